@@ -72,6 +72,11 @@ class Coverage:
         text: of the segment.
         spans: first character and end of each text token.
         rows_per_letter: of the alignment heads.
+
+    Attributes:
+        has_stalled: whether speech has gone on for long without getting further in the text, whatever
+            followed.
+        stalled_row: the row behind which speech has not got further, until it had stalled.
     """
 
     def __init__(self, text: str, spans: Sequence[tuple[int, int]], rows_per_letter: float) -> None:
@@ -85,26 +90,23 @@ class Coverage:
         ]
         self._path = JumpingPath(len(spans))
         self._rows: list[Floats] = []
-        self._furthest = self._advanced = 0
+        self._furthest = self.stalled_row = 0
+        self.has_stalled = False
 
     def push(self, shares: Floats) -> None:
         """Take more rows of the attention's shares of the text tokens, float32 ``[rows, N]``, of sum 1."""
         for row in shares:
             self._rows.append(row)
             self._path.push(row)
-            if self._path.place > self._furthest:
-                self._furthest, self._advanced = self._path.place, len(self._rows)
+            if not self.has_stalled:
+                self._follow()
 
-    @property
-    def has_stalled(self) -> bool:
-        """Whether speech has gone on for long without getting further in the text."""
-        waited = len(self._rows) - self._advanced
-        return bool(waited > STALLED_ROWS + PACES[1] * self._needs[self._furthest])
-
-    @property
-    def stalled_row(self) -> int:
-        """The row behind which speech has not got further."""
-        return self._advanced
+    def _follow(self) -> None:
+        """Look whether speech gets further by the latest row."""
+        if self._path.place > self._furthest:
+            self._furthest, self.stalled_row = self._path.place, len(self._rows)
+        waited = len(self._rows) - self.stalled_row
+        self.has_stalled = bool(waited > STALLED_ROWS + PACES[1] * self._needs[self._furthest])
 
     @property
     def reached(self) -> int:
@@ -112,7 +114,7 @@ class Coverage:
         if not self._rows:
             return 0
         places = self._path.places()
-        furthest = places[: self._advanced + 1].max()
+        furthest = places[: self.stalled_row + 1].max()
         said = [word for word in self._words if word.first <= furthest]
         rows = int(((places >= said[-1].first) & (places < said[-1].end)).sum())
         if rows < ENOUGH * said[-1].needs:

@@ -73,6 +73,10 @@ class WordTimes:
             told.append(self._tell(end_s))
         return told
 
+    def pass_by(self, samples: Floats) -> None:
+        """Take audio that says no words."""
+        self._sound.add(samples)
+
     def end_segment(self, position: int) -> list[TimedWord]:
         """The words that are left up to this many characters: what has been heard by now ends with them."""
         if not self._words or self._words[-1].end < position:

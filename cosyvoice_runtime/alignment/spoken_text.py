@@ -10,7 +10,10 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from cosyvoice_runtime.alignment.words import WORD, Word, letters
+from cosyvoice_runtime.arrays import Array
 
 MOST_PIECES = 16
 """Most words that one is said with: a number of twelve digits."""
@@ -68,34 +71,37 @@ def _extend(shares: list[tuple[int, int]], stop: int) -> None:
 
 
 def _shared(words: Sequence[Word], pieces: Sequence[_TextPiece], start: int) -> Iterator[tuple[int, int]]:
-    """Pieces of each word, where none is equal: those that make the least sum of `_cost`."""
-    costs = [0.0] + [math.inf] * len(pieces)
-    traces: list[list[int]] = []
+    """Pieces of each word, where none is equal: those that make the least sum of costs.
+
+    A word that pieces say costs by their lengths, and less if both begin alike.
+    """
+    said = [_plain(piece.text) for piece in pieces]
+    begins = np.array([text[0] for text in said] + [""])
+    lengths = np.cumsum([0.0, *map(letters, said)])
+    taken = np.arange(MOST_PIECES + 1)
+    costs = np.full(len(pieces) + 1, np.inf)
+    costs[0] = 0.0
+    traces: list[tuple[int, Array]] = []
     for number, word in enumerate(words, 1):
         middle = number * len(pieces) // len(words)
-        further, trace = [math.inf] * (len(pieces) + 1), [0] * (len(pieces) + 1)
-        for end in range(max(0, middle - BAND), min(len(pieces), middle + BAND) + 1):
-            for first in range(end, max(-1, end - MOST_PIECES - 1), -1):
-                cost = costs[first] + _cost(word, pieces[first:end])
-                if cost < further[end]:
-                    further[end], trace[end] = cost, first
-        costs = further
-        traces.append(trace)
-    ends = [len(pieces) if costs[-1] < math.inf else min(range(len(costs)), key=costs.__getitem__)]
-    for trace in traces[::-1]:
-        ends.append(trace[ends[-1]])
-    ends[0] = len(pieces)
-    for first, end in pairwise(ends[::-1]):
+        ends = np.arange(max(0, middle - BAND), min(len(pieces), middle + BAND) + 1)
+        firsts = np.maximum(ends[:, None] - taken, 0)
+        spoken = lengths[ends][:, None] - lengths[firsts]
+        cost = np.abs(np.log((spoken + 1) / (word.units + 1)))
+        cost -= ALIKE * (begins[firsts] == _plain(word.text)[0])
+        cost[:, 0] = SILENT if word.units else 0.0
+        cost = np.where(taken > ends[:, None], np.inf, costs[firsts] + cost)
+        counts = cost.argmin(1)
+        costs = np.full(len(pieces) + 1, np.inf)
+        costs[ends] = cost.min(1)
+        traces.append((int(ends[0]), counts.astype(np.int8)))
+    end = len(pieces) if costs[-1] < math.inf else int(costs.argmin())
+    found = [len(pieces)]
+    for first, counts in traces[::-1]:
+        end = end - int(counts[end - first]) if end >= first else 0  # No path may reach the last words.
+        found.append(end)
+    for first, end in pairwise(found[::-1]):
         yield start + first, start + end
-
-
-def _cost(word: Word, pieces: Sequence[_TextPiece]) -> float:
-    """How unlikely it is that pieces say a word: by lengths, and whether both begin alike."""
-    if not pieces:
-        return SILENT if word.units else 0.0
-    said = "".join(_plain(piece.text) for piece in pieces)
-    cost = abs(math.log((letters(said) + 1) / (word.units + 1)))
-    return cost - ALIKE * (_plain(word.text)[:1] == said[:1])
 
 
 def _placed(

@@ -94,6 +94,12 @@ class WordReader:
         return words
 
 
+def read_words(text: str, markup: str | None = None) -> list[Word]:
+    """The words of a text that is there as a whole."""
+    reader = WordReader(markup)
+    return reader.read(text) + reader.finish()
+
+
 def make_word(text: str, end: int) -> Word:
     return Word(text, end, letters(text))
 

@@ -87,6 +87,11 @@ class SilenceGate:
         """The samples that are held, float32 ``[n]``: silence, and less than a hop that may be more."""
         return self._held[self._done :]
 
+    @property
+    def waiting(self) -> int:
+        """Samples that have come, and have neither gone out nor been left out."""
+        return len(self.rest) + (self._position if self._is_leaving_out else 0)
+
     def interrupt(self) -> Floats:
         """Return what is held and stays, before a stretch that is none of the gate's; it judges anew behind.
 
@@ -94,7 +99,7 @@ class SilenceGate:
         """
         held = self.rest
         if self._is_leaving_out:
-            self._trimmed[0] += self._position + len(held)
+            self._trimmed[0] += self.waiting
             held = held[:0]
         self._begin()
         return held
@@ -103,8 +108,7 @@ class SilenceGate:
         """Return what is left at the end of the answer: nothing, or 100 ms where no speech was heard."""
         held, before = self.rest, self._is_leaving_out
         left = held[-SILENT_HOPS * self._hop :] if before else held[:0]
-        cut = self._position + len(held) if before else len(held)
-        self._trimmed[not before] += cut - len(left)
+        self._trimmed[not before] += self.waiting - len(left)
         self._begin()
         return left
 

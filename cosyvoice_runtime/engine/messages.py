@@ -20,19 +20,17 @@ from cosyvoice_runtime.engine.frames import Array, Frame, read_tensors, write_fr
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
-from cosyvoice_runtime.engine.utterance.verification import CheckedSegment, Checks, SentWord
+from cosyvoice_runtime.engine.utterance.verification import Checks
 from cosyvoice_runtime.engine.utterance.verifier import Judge
 from cosyvoice_runtime.errors import StageError, StageSilentError, status_of
 from cosyvoice_runtime.lm.generation import FinishReason
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
-from cosyvoice_runtime.lm.text_segment import SegmentSink, Sound
+from cosyvoice_runtime.lm.text_segment import CheckedText, SegmentSink, SentWord, Sound
 from cosyvoice_runtime.voice.voice import Voice
 
 ORDER, BEGIN, PAUSE, TEXT, END, DONE, VOICE = "order", "begin", "pause", "text", "end_text", "done", "voice"
 """Keys of a header; each stands in messages of one kind."""
-CHECK = "check"
-"""Key, beside ``begin``, of what the segment is checked by."""
 JUDGE, VERDICT = "judge", "verdict"
 """Keys of the engine's question about a segment's sound, and of the answer."""
 SIGN_OF_LIFE_S = 1.0
@@ -49,8 +47,8 @@ class Order:
         timeout_s: longest silence of a network.
         text_timeout_s: longest silence of the speech LM while more text may come.
         trace: the request's name in the trace of utterances, empty while there is none.
-        checks: of its segments; None where nobody asks for them. Those of the segments that are spoken come
-            with them, and the caller is asked for the judge's verdicts.
+        checks: of segments that may be drawn again; None where nobody asks for that. The caller is asked for
+            the judge's verdicts.
     """
 
     utterance: Utterance
@@ -64,9 +62,8 @@ class Order:
 
 def order_frame(order: Order) -> bytes:
     said = {field.name: getattr(order, field.name) for field in dataclasses.fields(order)}
-    if (checks := order.checks) is not None:
-        before = checks.segments[: order.utterance.first_segment]
-        said["checks"] = [*checks._replace(segments=before, judge=None), checks.judge is not None]
+    if order.checks is not None:
+        said["checks"] = order.checks._replace(judge=None), order.checks.judge is not None
     hop = {field.name: getattr(order.hop, field.name) for field in dataclasses.fields(order.hop)}
     return write_frame({ORDER: {**said, "hop": hop, "utterance": dataclasses.asdict(order.utterance)}})
 
@@ -82,24 +79,17 @@ def read_order(said: Mapping[str, Any], judge: Judge | None = None) -> Order:
     utterance["sound"] = Sound(*utterance["sound"])
     checks = None
     if said["checks"] is not None:
-        *fields, is_judged = said["checks"]
-        checks = Checks(*fields)
-        before = [read_check(each) for each in checks.segments]
-        checks = checks._replace(segments=before, judge=judge if is_judged else None)
+        fields, is_judged = said["checks"]
+        checks = Checks(*fields)._replace(judge=judge if is_judged else None)
     read = {"utterance": Utterance(**utterance), "hop": HopPolicy(**said["hop"]), "checks": checks}
     return Order(**{**said, **read})
 
 
-def read_check(said: Sequence[Any]) -> CheckedSegment:
-    check = CheckedSegment(*said)
-    return check._replace(words=[SentWord(*word) for word in check.words])
-
-
 def begin_frame(
-    prompt: Prompt, in_pieces: bool, sound: Sound | None, check: CheckedSegment | None = None
+    prompt: Prompt, in_pieces: bool, sound: Sound | None, checked: CheckedText | None = None
 ) -> bytes:
     said = {field.name: _plain(getattr(prompt, field.name)) for field in dataclasses.fields(prompt)}
-    return write_frame({BEGIN: said, "in_pieces": in_pieces, "sound": sound, CHECK: check})
+    return write_frame({BEGIN: said, "in_pieces": in_pieces, "sound": sound, "checked": checked})
 
 
 def judge_frame(samples: Floats, rate: int, text: str) -> bytes:
@@ -124,8 +114,9 @@ def take_text(frame: Frame, segments: SegmentSink) -> None:
     """Give the segments the text that a message brings, if any."""
     said = frame.header
     if BEGIN in said:
-        sound = said["sound"]
-        segments.begin(Prompt(**said[BEGIN]), bool(said["in_pieces"]), sound and Sound(*sound))
+        sound, checked = said["sound"], said["checked"]
+        how = sound and Sound(*sound), checked and _checked(checked)
+        segments.begin(Prompt(**said[BEGIN]), bool(said["in_pieces"]), *how)
     elif PAUSE in said:
         segments.pause(said[PAUSE])
     elif TEXT in said:
@@ -136,6 +127,11 @@ def take_text(frame: Frame, segments: SegmentSink) -> None:
         segments.done()
 
 
+def _checked(said: Sequence[Any]) -> CheckedText:
+    text = CheckedText(*said)
+    return text._replace(words=[SentWord(*word) for word in text.words])
+
+
 def chunk_frame(chunk: AudioChunk) -> bytes:
     reason = None if chunk.finish_reason is None else chunk.finish_reason.value
     said = {
@@ -143,6 +139,7 @@ def chunk_frame(chunk: AudioChunk) -> bytes:
         "reason": reason,
         "pause": chunk.is_pause,
         "spoken": chunk.spoken_tokens,
+        "earlier_s": chunk.earlier_s,
         "trimmed_s": chunk.trimmed_s,
         "reached": chunk.spoken_characters,
         "verification": None if chunk.verification is None else dataclasses.astuple(chunk.verification),
@@ -165,6 +162,7 @@ def read_chunk(frame: Frame, sample_rate: int) -> AudioChunk:
         ended,
         is_pause=said["pause"],
         spoken_tokens=said["spoken"],
+        earlier_s=said["earlier_s"],
         trimmed_s=tuple(said["trimmed_s"]),
         spoken_characters=said["reached"],
         verification=said["verification"] and _verification(*said["verification"]),

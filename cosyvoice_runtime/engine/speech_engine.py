@@ -11,8 +11,6 @@ from cosyvoice_runtime.engine.batches.chunk import PromptTensors
 from cosyvoice_runtime.engine.direct_stages import DirectStages, SpokenTokens, Waves
 from cosyvoice_runtime.engine.frames import Answer, Frame, read_tensors, write_frame
 from cosyvoice_runtime.engine.messages import (
-    BEGIN,
-    CHECK,
     ORDER,
     SIGN_OF_LIFE_S,
     VERDICT,
@@ -21,7 +19,6 @@ from cosyvoice_runtime.engine.messages import (
     chunk_frame,
     end_frame,
     judge_frame,
-    read_check,
     read_order,
     take_text,
 )
@@ -90,8 +87,6 @@ class SpokenUtterance:
             if self._verdict is not None and not self._verdict.done():
                 self._verdict.set_result(frame.header[VERDICT])
         elif VOICE not in frame.header:
-            if self._order.checks is not None and BEGIN in frame.header:
-                self._order.checks.segments.append(read_check(frame.header[CHECK]))
             take_text(frame, self._segments)
         elif self._voice is not None and not self._voice.done():
             tensors = read_tensors(frame)

@@ -28,10 +28,47 @@ class Sound(NamedTuple):
     speed: float = 1.0
 
 
+class SentWord(NamedTuple):
+    """A word as it was sent, its characters in the request's text, and those in the segment's text."""
+
+    text: str
+    sent_start: int
+    sent_end: int
+    start: int
+    end: int
+
+
+class CheckedText(NamedTuple):
+    """The text that a segment should say, where that is checked.
+
+    Attributes:
+        text: of the segment.
+        speed: at which it is spoken.
+        spans: first character and end of each text token.
+        words: of the request's text, in order.
+        begins: characters of the request's text before the segment.
+        turn: number of the turn whose segment it is, from 0 on; None of a text. Characters are counted in the
+            texts of all turns, one behind another.
+    """
+
+    text: str
+    speed: float
+    spans: Sequence[tuple[int, int]]
+    words: Sequence[SentWord]
+    begins: int
+    turn: int | None = None
+
+
 class SegmentSink(Protocol):
     """Takes the segments of an utterance in their order. Nothing here waits."""
 
-    def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
+    def begin(
+        self,
+        prompt: Prompt,
+        in_pieces: bool = False,
+        sound: Sound | None = None,
+        checked: CheckedText | None = None,
+    ) -> None:
         """Begin the next segment.
 
         With ``in_pieces`` its text follows by :meth:`add` and :meth:`end`, and the prompt's own text is
@@ -39,6 +76,7 @@ class SegmentSink(Protocol):
 
         Args:
             sound: of this segment; None for the utterance's own.
+            checked: what it should say; None where that is not checked.
         """
 
     def pause(self, seconds: float) -> None:
@@ -95,12 +133,14 @@ class TextPieces:
 class TextSegment:
     """A segment of an utterance's text: a whole prompt, or one with an empty text that comes in ``pieces``.
 
-    Its ``sound`` is the utterance's own where it is None.
+    Its ``sound`` is the utterance's own where it is None, and what it says is not checked where ``checked``
+    is.
     """
 
     prompt: Prompt
     pieces: TextPieces | None = None
     sound: Sound | None = None
+    checked: CheckedText | None = None
 
 
 class Silence(NamedTuple):
@@ -117,9 +157,15 @@ class SegmentQueue:
         self._news = asyncio.Event()
         self._open: TextPieces | None = None
 
-    def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
+    def begin(
+        self,
+        prompt: Prompt,
+        in_pieces: bool = False,
+        sound: Sound | None = None,
+        checked: CheckedText | None = None,
+    ) -> None:
         self._open = TextPieces() if in_pieces else None
-        self._put(TextSegment(prompt, self._open, sound))
+        self._put(TextSegment(prompt, self._open, sound, checked))
 
     def pause(self, seconds: float) -> None:
         self._put(Silence(seconds))

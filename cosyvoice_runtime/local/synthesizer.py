@@ -21,13 +21,14 @@ from cosyvoice_runtime.checkpoint.sections import load_config
 from cosyvoice_runtime.checkpoint.tensors import load_speakers
 from cosyvoice_runtime.engine.utterance.arriving_words import ArrivingWords
 from cosyvoice_runtime.engine.utterance.feed import SegmentFeed
+from cosyvoice_runtime.engine.utterance.followed import FollowedSpeech
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import FIELD, GivenText, TextMark
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout, TurnsLayout, laid_out
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest, Utterance
 from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_arriving, within_ceiling
 from cosyvoice_runtime.engine.utterance.utterance import Playback, Stages, speak
-from cosyvoice_runtime.engine.utterance.verification import Checks, followed, told, way_to_verify
+from cosyvoice_runtime.engine.utterance.verification import Checks, way_to_verify
 from cosyvoice_runtime.engine.utterance.verifier import Verifier, in_threads
 from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock
 from cosyvoice_runtime.errors import InvalidInput
@@ -212,14 +213,15 @@ class Synthesizer:
             CheckpointError: words are asked for, or speech is verified, and `heads` raises it.
         """
         request = self._within_positions(self._of_own(request))
-        layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice)
         judge = None if request.streaming else self._judge
         verify = way_to_verify(request, "report", lambda: "" if judge or self.heads else self.no_heads)
-        if not words and verify == "off":  # Its heads are not read.
-            return self._chunks(request, layout, layout.segments(), self._stages(layout))
-        markup = request.text_markup or self.front_end.markup
-        segments, clock, checks = followed(request, layout, markup, self._timing, words, verify, judge)
-        return self._chunks(request, layout, segments, self._stages(layout, True), clock, checks)
+        follows = words or verify != "off"
+        layout = laid_out(request, self.front_end, self.tokenizer, self.hop.flow_voice, follows)
+        segments, followed = layout.segments(), None
+        if follows:  # Otherwise its heads are not read.
+            clock = WordClock(request.speed, self._timing, layout.first_segment) if words else None
+            followed = self._followed(request, clock, Checks.of(self._timing, verify, judge))
+        return self._chunks(request, layout, segments, self._stages(layout, follows), followed)
 
     def synthesize_pieces(
         self, pieces: Iterable[str | TextMark], request: SpeechRequest, interleaved: bool | None = None
@@ -237,20 +239,18 @@ class Synthesizer:
         """
         request, text = self._within_positions(self._of_own(request)), GivenText(pieces)
         verify = way_to_verify(request, "off", lambda: "" if self.heads else self.no_heads)
-        checks, words = None, None
+        followed, words = None, None
         if verify != "off":
-            checks = Checks.of_pieces(self._timing, verify)
-            markup = request.text_markup or self.front_end.markup
-            words = ArrivingWords(None, markup, request.speed, self._timing, checks)
+            followed = self._followed(request, None, Checks.of(self._timing, verify, goes_on=True))
+            words = ArrivingWords(followed, request.text_markup or self.front_end.markup)
         if interleaved is None:
             interleaved = self.lm.config.interleaves_text
-        blocks, segments = self.lm.config if interleaved and checks is None else None, SegmentQueue()
+        blocks, segments = self.lm.config if interleaved and followed is None else None, SegmentQueue()
         layout = self._layout(request)
         feeder = TextFeeder(text, layout, self.hop, segments, blocks, words=words)
         request = dataclasses.replace(request, sampling=within_ceiling(request.sampling))
-        heard, stages = Playback(now=lambda: 0.0), self._stages(layout, checks is not None)
-        chunks = self._spoken(request, layout, segments, stages, heard, checks is not None, checks)
-        spoken = told(speak_arriving(feeder, chunks), None, checks)
+        heard, stages = Playback(now=lambda: 0.0), self._stages(layout, followed is not None)
+        spoken = speak_arriving(feeder, self._spoken(request, layout, segments, stages, heard, followed))
         return _at_least_one(_iterate(spoken, heard), text)
 
     def synthesize_tokens(self, tokens: Iterable[int], request: SpeechRequest) -> Iterator[AudioChunk]:
@@ -308,17 +308,20 @@ class Synthesizer:
         layout: SegmentLayout | TurnsLayout,
         segments: Iterator[LaidSegment],
         stages: Stages,
-        clock: WordClock | None = None,
-        checks: Checks | None = None,
+        followed: FollowedSpeech | None = None,
     ) -> Iterator[AudioChunk]:
         # Nothing is played yet, so chunk sizes grow in the same way on every machine.
         heard, queue = Playback(now=lambda: 0.0), SegmentQueue()
-        feed = SegmentFeed(segments, None if request.turns else len(request.text))
+        characters = None if request.turns else len(request.text)
+        feed = SegmentFeed(segments, characters, followed=followed)
         feed.begin(queue)
-        with_rows = clock is not None or checks is not None
-        spoken = self._spoken(request, layout, queue, stages, heard, with_rows, checks)
-        chunks = _iterate(told(feed.chunks(spoken), clock, checks), heard)
+        chunks = _iterate(feed.chunks(self._spoken(request, layout, queue, stages, heard, followed)), heard)
         return chunks if request.streaming else _whole_segments(chunks)
+
+    def _followed(
+        self, request: SpeechRequest, clock: WordClock | None, checks: Checks | None
+    ) -> FollowedSpeech:
+        return FollowedSpeech(clock, checks, request.speed, self.tokenizer.spans)
 
     def _spoken(
         self,
@@ -327,13 +330,13 @@ class Synthesizer:
         segments: SegmentQueue,
         stages: Stages,
         heard: Playback,
-        with_rows: bool = False,
-        checks: Checks | None = None,
+        followed: FollowedSpeech | None,
     ) -> AsyncGenerator[AudioChunk, None]:
-        utterance = Utterance.of(request, layout.sound, layout.first_segment, with_rows)
+        utterance = Utterance.of(request, layout.sound, layout.first_segment, followed is not None)
         cushion_s = lambda: heard.cushion_s  # noqa: E731
-        of_draws = checks and checks.of_draws
-        return speak(utterance, segments, stages, self.hop, self.sample_rate, cushion_s, of_draws)
+        checks = None if followed is None or followed.checks is None else followed.checks.of_draws
+        spoken = speak(utterance, segments, stages, self.hop, self.sample_rate, cushion_s, checks)
+        return spoken if followed is None else followed.told(spoken)
 
 
 def _hop(hop: HopPolicy, first_hop: int | None) -> HopPolicy:

@@ -121,6 +121,16 @@ def test_loop_stalls_and_right_speech_never_does():
         assert not right.has_stalled
 
 
+@pytest.mark.parametrize("step", [1, 7, 1_000])
+def test_stall_that_ends_is_one_in_rows_of_any_number(step):
+    """Whether a segment is drawn again does not depend on how its rows came together."""
+    rows = np.concatenate([looks(EVERY[:7]), np.repeat(looks(EVERY[6:7])[:1], 200, axis=0), looks(EVERY[7:])])
+    coverage = followed(*(rows[start : start + step] for start in range(0, len(rows), step)))
+    assert coverage.has_stalled
+    assert coverage.stalled_row <= len(looks(EVERY[:7]))
+    assert coverage.reached == SPANS[6][1]
+
+
 def test_characters_without_spaces_are_words_of_their_own():
     text = "今天天气很好"
     spans = [(0, 2), (2, 3), (3, 4), (4, 5), (5, 6)]

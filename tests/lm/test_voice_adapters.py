@@ -224,7 +224,7 @@ def test_a_voice_with_an_adapter_is_heard_as_with_it_folded_in(adapted, tmp_path
 
 def test_a_message_brings_the_adapter_of_a_prompt():
     class Sink:
-        def begin(self, prompt: Prompt, in_pieces: bool, sound: object) -> None:
+        def begin(self, prompt: Prompt, *how: object) -> None:
             self.prompt = prompt
 
     sink = Sink()

@@ -1,70 +1,61 @@
-"""Words of a text that arrives in pieces, for the clock that tells when each is heard, and for checks."""
+"""Words of a text that arrives in pieces, for what tells when each is heard, or checks it."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 
 from cosyvoice_runtime.alignment.spoken_text import matched
 from cosyvoice_runtime.alignment.words import Word, WordReader
+from cosyvoice_runtime.engine.utterance.followed import FollowedSpeech
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment
-from cosyvoice_runtime.engine.utterance.verification import Checks
-from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords, VoiceTiming, WordClock
+from cosyvoice_runtime.lm.text_segment import CheckedText
 
 
 class ArrivingWords:
-    """Gives a clock the words of each clause when it is laid out.
+    """Finds the words of each clause when it is laid out.
 
     Args:
-        clock: tells the words; None where nobody asks.
+        followed: takes them.
         markup: of the text.
-        speed: of clauses without one of their own.
-        timing: finds the tokens of a clause.
-        checks: take each clause that is a segment, before that is spoken; None where nobody asks.
     """
 
-    def __init__(
-        self,
-        clock: WordClock | None,
-        markup: str | None,
-        speed: float,
-        timing: VoiceTiming,
-        checks: Checks | None = None,
-    ) -> None:
-        self.clock = clock
-        self._timing, self._checks = timing, checks
+    def __init__(self, followed: FollowedSpeech, markup: str | None) -> None:
+        self._followed, self._clock = followed, followed.clock
         self._reader = WordReader(markup)
-        self._speed = speed
         self._words: deque[Word] = deque()
+        self._begins = 0
 
     def push(self, text: str) -> None:
         """Take more of the text, before its clauses."""
         self._words += self._reader.read(text)
 
-    def segment(self, laid: LaidSegment, characters: int) -> None:
-        """A clause is a segment of its own, which ends after so many characters of the text."""
+    def segment(self, laid: LaidSegment, characters: int) -> CheckedText | None:
+        """Take a clause that is a segment of its own and ends after so many characters of the text.
+
+        Returns:
+            what its driver is to check, if anything.
+        """
         words = matched(self._up_to(characters), [laid.text])
-        speed = laid.sound.speed if laid.sound else self._speed
-        segment = SegmentWords(words, laid.text, speed)
-        if self.clock is not None:
-            self.clock.begin(segment)
-        if self._checks is not None:
-            self._checks.add(segment, self._timing)
+        begins, self._begins = self._begins, characters
+        return self._followed.begin(dataclasses.replace(laid, words=words, begins=begins))
 
     def extend(self, characters: int) -> None:
         """A clause belongs to a segment that others may extend."""
-        if self.clock is not None:
-            self.clock.add(self._up_to(characters))
+        words = self._up_to(characters)
+        if self._clock is not None:
+            self._clock.add(words)
 
     def end(self) -> None:
         """That segment ends."""
-        if self.clock is not None:
-            self.clock.end()
+        if self._clock is not None:
+            self._clock.end()
 
     def trail(self, characters: int) -> None:
         """Silent marks follow the latest clause, up to so many characters."""
         words = self._up_to(characters)
-        if words and self.clock is not None:
-            self.clock.trail(words)
+        if words and self._clock is not None:
+            self._clock.trail(words)
 
     def _up_to(self, characters: int) -> list[Word]:
         """Words that end by there; one at the end of all text so far is whole if a clause ends with it."""

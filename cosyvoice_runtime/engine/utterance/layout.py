@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
 
+from cosyvoice_runtime.alignment.said_words import SaidSegment, words_by_segment
+from cosyvoice_runtime.alignment.spoken_text import SpokenWord
+from cosyvoice_runtime.alignment.words import read_words
 from cosyvoice_runtime.audio.audio import paced
 from cosyvoice_runtime.engine.utterance.request import FindVoice, SpeechRequest, sound_of
 from cosyvoice_runtime.engine.utterance.turn import TURNS, Turn, named
@@ -43,6 +46,10 @@ class LaidSegment:
         text: what the prompt's text ids are tokens of.
         characters: of the request's text, spoken with it; None where that is not known, which of turns is
             that of the last segment of each.
+        words: of the request's text, where they are asked for, and the characters of `text` that say each.
+        begins: characters of the text before it, told with its words.
+        turn: number of the turn whose segment it is, from 0 on; None of a text. Words are counted in the
+            texts of all turns, one behind another.
     """
 
     prompt: Prompt | None
@@ -51,6 +58,13 @@ class LaidSegment:
     sound: Sound | None = None
     text: str = ""
     characters: int | None = None
+    words: Sequence[SpokenWord] = ()
+    begins: int = 0
+    turn: int | None = None
+
+    def speed(self, usual: float) -> float:
+        """The pace at which it is spoken, where the request has the usual one."""
+        return usual if self.sound is None else self.sound.speed
 
 
 class SegmentLayout:
@@ -58,19 +72,19 @@ class SegmentLayout:
 
     Args:
         flow_voice: brings a voice into the form that the flow takes.
+        with_words: whether segments are to tell their words.
 
     Attributes:
         sound: of segments that have no manner of their own.
         voices: all voices so far by their keys, in the form that the flow takes.
-        before: segments of the text before the first one that is spoken.
+        first_segment: index in the text of the first segment that is spoken.
         start_character: at which that begins.
 
     Raises:
         InvalidInput: the text names the field of the request; a call may raise it, too.
     """
 
-    before: Sequence[Segment] = ()
-    start_character = 0
+    first_segment = start_character = 0
 
     def __init__(
         self,
@@ -78,7 +92,9 @@ class SegmentLayout:
         front_end: TextFrontEnd,
         tokenizer: TextTokenizer,
         flow_voice: Callable[[Voice], Voice],
+        with_words: bool = False,
     ) -> None:
+        self._with_words = with_words
         self._front_end = front_end.asked(request.text_markup, request.lexicon)
         self._request, self._tokenizer = request, tokenizer
         self._flow_voice = flow_voice
@@ -109,17 +125,21 @@ class SegmentLayout:
         reading = self._front_end.read(request.text, request.language)
         for manner in reading.manners:
             self._sound(manner)  # What can't be is refused before anything is spoken.
-        segments = iter(reading)
+        if self._with_words:
+            segments = words_by_segment(read_words(request.text, self._front_end.markup), reading)
+        else:
+            segments = ((segment, ()) for segment in reading)
         if request.start_character:
             before, segments = _from(segments, request.start_character)
-            self.before = before
-            self.start_character = before[-1].characters if before else 0
-        return map(self, segments)
+            self.first_segment = len(before)
+            self.start_character = before[-1][0].characters if before else 0
+        return self._laid(segments)
 
-    @property
-    def first_segment(self) -> int:
-        """Index in the text of the first segment that is spoken."""
-        return len(self.before)
+    def _laid(self, segments: Iterator[SaidSegment]) -> Iterator[LaidSegment]:
+        begins = self.start_character
+        for segment, words in segments:
+            yield dataclasses.replace(self(segment), words=words, begins=begins)
+            begins = segment.characters
 
     def clauses(self) -> ClauseStream:
         """Takes the request's text where that comes in pieces."""
@@ -136,16 +156,16 @@ class SegmentLayout:
         return self._layouts[name]
 
 
-def _from(segments: Iterator[Segment], character: int) -> tuple[list[Segment], Iterator[Segment]]:
+def _from(segments: Iterator[SaidSegment], character: int) -> tuple[list[SaidSegment], Iterator[SaidSegment]]:
     """The segments before the one that holds a character, and all from there on, among them one that is
     spoken."""
-    before: list[Segment] = []
-    for segment in segments:
+    before: list[SaidSegment] = []
+    for segment, words in segments:
         if segment.text and segment.characters > character:
-            return before, chain([segment], segments)
+            return before, chain([(segment, words)], segments)
         if not segment.text:  # A silence is the last.
-            return before[:-1], chain(before[-1:], [segment])
-        before.append(segment)
+            return before[:-1], chain(before[-1:], [(segment, words)])
+        before.append((segment, words))
     return before[:-1], iter(before[-1:])
 
 
@@ -158,13 +178,12 @@ class TurnsLayout:
     Attributes:
         sound: of the first turn.
         voices: of all turns by their keys, in the form that the flow takes.
-        before, first_segment, start_character: none and 0, as turns begin at their beginning.
+        first_segment, start_character: 0, as turns begin at their beginning.
 
     Raises:
         InvalidInput: a turn can't be spoken, which the text names; or they ask for too much silence.
     """
 
-    before: Sequence[Segment] = ()
     first_segment = start_character = 0
 
     def __init__(self, request: SpeechRequest, make: Callable[[SpeechRequest], SegmentLayout]) -> None:
@@ -179,9 +198,10 @@ class TurnsLayout:
                 laid = list(layout.segments())
             sounds.append(layout.sound)
             self.voices |= layout.voices
-            characters += len(turn.text)
+            begins, characters = characters, characters + len(turn.text)
             paragraphs_s = request.paragraph_pause_s * sum(segment.begins_paragraph for segment in laid)
             pauses_s += sum(segment.pause_s for segment in laid) - paragraphs_s
+            laid = [_of_script(segment, number, begins) for segment in laid]
             self._add(laid, layout.sound, request.turn_pause_s if number else 0.0, characters)
         self.sound = sounds[0]
         if pauses_s > LONGEST_PAUSES_S:
@@ -212,6 +232,16 @@ class TurnsLayout:
             pause_s = 0.0
 
 
+def _of_script(segment: LaidSegment, turn: int, before: int) -> LaidSegment:
+    """The segment of a turn with places counted in the texts of all turns, so many characters of which are
+    before this one."""
+    words = [
+        said._replace(word=dataclasses.replace(said.word, end=before + said.word.end))
+        for said in segment.words
+    ]
+    return dataclasses.replace(segment, words=words, begins=before + segment.begins, turn=turn)
+
+
 def _of_turn(request: SpeechRequest, turn: Turn, find_voice: FindVoice) -> SpeechRequest:
     return dataclasses.replace(
         request,
@@ -228,10 +258,14 @@ def laid_out(
     front_end: TextFrontEnd,
     tokenizer: TextTokenizer,
     flow_voice: Callable[[Voice], Voice],
+    with_words: bool = False,
 ) -> SegmentLayout | TurnsLayout:
     """The layout of a request whose text, or whose turns, are there as a whole; an InvalidInput names a
     field."""
-    make = partial(SegmentLayout, front_end=front_end, tokenizer=tokenizer, flow_voice=flow_voice)
+
+    def make(request: SpeechRequest) -> SegmentLayout:
+        return SegmentLayout(request, front_end, tokenizer, flow_voice, with_words)
+
     return TurnsLayout(request, make) if request.turns else make(request)
 
 

@@ -190,6 +190,7 @@ class AudioChunk:
         is_pause: it is a silence that the text asks for, which no network computed.
         spoken_tokens: all that were drawn by then since the chunk before, as `lm.spoken` tells them; another
             server goes on from all chunks' together.
+        earlier_s: seconds at its beginning that belong to segments before, which had waited.
         trimmed_s: seconds of silence left out before and behind the speech, since the chunk before.
         rows, are_spoken: what the speech tokens since the chunk before look at in the segment's text, as
             `TokenGroup` has it, if that is asked for.
@@ -205,6 +206,7 @@ class AudioChunk:
     spoken_characters: int | None = None
     is_pause: bool = False
     spoken_tokens: Sequence[int] = ()
+    earlier_s: float = 0.0
     trimmed_s: tuple[float, float] = (0.0, 0.0)
     rows: Floats | None = None
     are_spoken: Sequence[bool] = ()

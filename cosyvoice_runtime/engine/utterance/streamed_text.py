@@ -110,9 +110,8 @@ class TextFeeder:
         self._on_segment()
         self.characters.append(characters)
         if self._blocks is None:
-            if self._words is not None:
-                self._words.segment(laid, characters)
-            self.sink.begin(prompt, sound=self._sound)
+            checked = None if self._words is None else self._words.segment(laid, characters)
+            self.sink.begin(prompt, sound=self._sound, checked=checked)
             return
         self.sink.begin(dataclasses.replace(prompt, text=()), in_pieces=True, sound=self._sound)
         self._length = 0

@@ -20,7 +20,7 @@ async def trimmed(
     come with a chunk of their own, which has no samples unless all was silent.
     """
     told = ToldTokens()
-    chunk, before_s, behind_s = None, 0.0, 0.0
+    chunk, segment, earlier_s, before_s, behind_s = None, -1, 0.0, 0.0, 0.0
 
     def cut() -> tuple[float, float]:
         """The seconds left out since the last call, those of the chunks that came among them."""
@@ -35,13 +35,17 @@ async def trimmed(
             before_s, behind_s = before_s + chunk.trimmed_s[0], behind_s + chunk.trimmed_s[1]
             if chunk.is_pause:
                 if len(held := gate.interrupt()):
-                    yield AudioChunk(held, chunk.sample_rate, chunk.segment)
+                    held_s = len(held) / chunk.sample_rate
+                    yield AudioChunk(held, chunk.sample_rate, chunk.segment, earlier_s=held_s)
                 yield dataclasses.replace(chunk, trimmed_s=cut())
                 continue
+            if chunk.segment != segment:
+                segment, earlier_s = chunk.segment, gate.waiting / chunk.sample_rate
             samples = gate.push(chunk.samples)
             if len(samples) or chunk.finish_reason is not None:
-                cut_s = gate.take_trimmed_s()
-                yield dataclasses.replace(chunk, samples=samples, trimmed_s=cut_s, **told.take()._asdict())
+                chunk = dataclasses.replace(chunk, samples=samples, earlier_s=earlier_s, trimmed_s=cut())
+                yield dataclasses.replace(chunk, **told.take()._asdict())
+                earlier_s = 0.0
     if chunk is not None:
         segment = chunk.segment + (not chunk.is_pause)  # As that of a pause at the end.
         rest = AudioChunk(gate.finish(), chunk.sample_rate, segment, trimmed_s=cut())

@@ -271,10 +271,10 @@ async def _spoken(
                 yield AudioChunk.silent(segment.seconds, sample_rate, index)
                 continue
             attempt = partial(_attempt, utterance, segment, index, stages, hop, sample_rate, cushion_s)
-            if checks is None or segment.pieces is not None:
+            if checks is None or segment.checked is None:
                 speech = attempt(0)
             else:
-                speech = verified(attempt, checks, index, utterance.streaming)
+                speech = verified(attempt, checks, segment.checked, utterance.streaming)
             async with aclosing(speech) as chunks:
                 async for chunk in chunks:
                     yield chunk

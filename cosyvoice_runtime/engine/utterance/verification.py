@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -12,19 +12,14 @@ import numpy as np
 from cosyvoice_runtime.alignment.coverage import Coverage, Finding
 from cosyvoice_runtime.alignment.times import Spans
 from cosyvoice_runtime.audio.fade import FadeOut
-from cosyvoice_runtime.engine.utterance.layout import LaidSegment, SegmentLayout, TurnsLayout
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification, Verify
 from cosyvoice_runtime.engine.utterance.verifier import Judge
-from cosyvoice_runtime.engine.utterance.word_clock import (
-    SegmentWords,
-    VoiceTiming,
-    WordClock,
-    with_words,
-    words_of,
-)
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
+from cosyvoice_runtime.lm.text_segment import CheckedText, SentWord
 
 MOST_REDRAWS = 2
 """How often a segment is drawn again."""
@@ -38,40 +33,10 @@ Attempt = Callable[[int], AsyncGenerator[AudioChunk, None]]
 """Speaks a segment with the seed of an attempt, from 0 on."""
 
 
-class SentWord(NamedTuple):
-    """A word as it was sent, its characters in the request's text, and those in the segment's text."""
-
-    text: str
-    sent_start: int
-    sent_end: int
-    start: int
-    end: int
-
-
-class CheckedSegment(NamedTuple):
-    """A text that a segment should say, at which speed; `spans` are its text tokens', `turn` as in
-    `Misspoken`."""
-
-    text: str
-    speed: float
-    spans: Spans
-    words: Sequence[SentWord]
-    turn: int | None = None
-
-    @classmethod
-    def of(cls, segment: SegmentWords, spans: Spans) -> CheckedSegment:
-        words = [
-            SentWord(word.text, word.end - len(word.text), word.end, start, end)
-            for word, _, start, end in segment.words
-        ]
-        return cls(segment.text, segment.speed, spans, words, segment.turn)
-
-
 class Checks(NamedTuple):
     """How the segments of an answer are checked.
 
     Attributes:
-        segments: those of the text that are known, each before it is spoken.
         rows_per_letter: of the alignment heads; None where attention is not seen, and only a verifier judges.
         token_s: seconds of a speech token at speed 1.
         redraws: how often a segment may be drawn again; 0 where findings are only told.
@@ -79,7 +44,6 @@ class Checks(NamedTuple):
         judge: of audio, too; only of answers as a whole.
     """
 
-    segments: list[CheckedSegment]
     rows_per_letter: float | None
     token_s: float
     redraws: int = 0
@@ -88,40 +52,34 @@ class Checks(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        segments: Sequence[SegmentWords],
-        timing: VoiceTiming,
-        verify: Verify,
-        judge: Judge | None = None,
+        cls, timing: VoiceTiming, verify: Verify, judge: Judge | None = None, goes_on: bool = False
     ) -> Checks | None:
-        """The checks of a text that is there as a whole; None for ``off``."""
+        """The checks that a request asks for; None for ``off``."""
         if verify == "off":
             return None
         pace = None if timing.heads is None else timing.heads.rows_per_letter
-        redraws = MOST_REDRAWS if verify == "retry" else 0
-        checks = cls([], pace, timing.token_s, redraws, judge=judge)
-        for segment in segments:
-            checks.add(segment, timing)
-        return checks
-
-    @classmethod
-    def of_pieces(cls, timing: VoiceTiming, verify: Verify) -> Checks | None:
-        """The checks of a text that comes in pieces, whose segments are added before they are spoken."""
-        checks = cls.of([], timing, verify)
-        return checks and checks._replace(goes_on=True)
-
-    def add(self, segment: SegmentWords, timing: VoiceTiming) -> None:
-        """Take the next segment, before it is spoken."""
-        self.segments.append(CheckedSegment.of(segment, timing.spans(segment.text)))
+        return cls(pace, timing.token_s, MOST_REDRAWS if verify == "retry" else 0, goes_on, judge)
 
     @property
     def of_draws(self) -> Checks | None:
-        """The checks that the engine makes while it draws; None where findings are only told, by its caller."""
+        """The checks that the engine makes while it draws; None where findings are only told."""
         return self if self.redraws else None
 
-    def begin(self, number: int) -> SegmentCheck:
-        """The check of an attempt at a segment."""
-        return SegmentCheck(self, self.segments[number])
+
+def checked_text(segment: LaidSegment, speed: float, spans: Callable[[str], Spans]) -> CheckedText:
+    """The text that a segment should say, whose words have been found.
+
+    Args:
+        speed: of a segment without one of its own.
+        spans: finds the tokens of a text.
+    """
+    words = [
+        SentWord(word.text, word.end - len(word.text), word.end, start, end)
+        for word, _, start, end in segment.words
+    ]
+    return CheckedText(
+        segment.text, segment.speed(speed), spans(segment.text), words, segment.begins, segment.turn
+    )
 
 
 def way_to_verify(request: SpeechRequest, default: Verify, cannot: Callable[[], str]) -> Verify:
@@ -143,32 +101,10 @@ def way_to_verify(request: SpeechRequest, default: Verify, cannot: Callable[[], 
     return "off" if why else verify or default
 
 
-def followed(
-    request: SpeechRequest,
-    layout: SegmentLayout | TurnsLayout,
-    markup: str | None,
-    timing: VoiceTiming,
-    words: bool,
-    verify: Verify,
-    judge: Judge | None = None,
-) -> tuple[Iterator[LaidSegment], WordClock | None, Checks | None]:
-    """Segments of a text that is there as a whole, with what tells and what checks its words, if asked for.
-
-    Where words are told or checked, all is laid out first, to find them: 2 s for 100,000 characters.
-    """
-    segments = layout.segments()
-    if not words and verify == "off":
-        return segments, None, None
-    laid = list(segments)
-    said = list(words_of(request, markup, laid, layout.before))
-    clock = WordClock.of(said, request.speed, timing) if words else None
-    return iter(laid), clock, Checks.of(said, timing, verify, judge)
-
-
 class SegmentCheck:
     """Follows one attempt at a segment, chunk by chunk."""
 
-    def __init__(self, checks: Checks, segment: CheckedSegment) -> None:
+    def __init__(self, checks: Checks, segment: CheckedText) -> None:
         self._checks, self._segment = checks, segment
         pace = checks.rows_per_letter
         self._coverage = None if pace is None else Coverage(segment.text, segment.spans, pace)
@@ -216,9 +152,9 @@ class SegmentCheck:
         """Tell what is wrong with the whole segment, also by its sound."""
         found, judge = self.findings(), self._checks.judge
         if judge is not None and self._chunks:
-            samples = np.concatenate([chunk.samples for chunk in self._chunks])
             rate = self._chunks[0].sample_rate
-            verdict = await judge(samples, rate, self._segment.text)
+            own = [chunk.samples[round(chunk.earlier_s * rate) :] for chunk in self._chunks]
+            verdict = await judge(np.concatenate(own), rate, self._segment.text)
             told = ([] if verdict else [""]) if isinstance(verdict, bool) else verdict
             place, turn = self._place(0, len(self._segment.text))[1:], self._segment.turn
             found += [Misspoken(HEARD, text, *place, turn) for text in told]
@@ -246,8 +182,8 @@ class SegmentCheck:
         """Words between two characters of the segment's text as they were sent, and where they were."""
         words = [word for word in self._segment.words if word.start < end and start < word.end]
         if not words:
-            begin = self._segment.words[0].sent_start if self._segment.words else 0
-            behind = max((word.sent_end for word in self._segment.words if word.end <= start), default=begin)
+            before = (word.sent_end for word in self._segment.words if word.end <= start)
+            behind = max(before, default=self._segment.begins)
             return "", behind, behind
         return " ".join(word.text for word in words), words[0].sent_start, words[-1].sent_end
 
@@ -256,53 +192,24 @@ class SegmentCheck:
 
 
 async def verified(
-    attempt: Attempt, checks: Checks, number: int, streams: bool
+    attempt: Attempt, checks: Checks, segment: CheckedText, streams: bool
 ) -> AsyncGenerator[AudioChunk, None]:
     """The chunks of a segment that may be drawn again, of which the last one tells what was found.
 
     An answer as a whole has the attempt in which least is found. In a stream a segment is drawn again only
     while nothing of it was heard, and one that stalls is ended.
     """
-    speak = (_guarded if streams else _best)(attempt, checks, number)
+    speak = (_guarded if streams else _best)(attempt, checks, segment)
     async with aclosing(speak) as chunks:
         async for chunk in chunks:
             yield chunk
 
 
-def told(
-    chunks: AsyncGenerator[AudioChunk, None], clock: WordClock | None, checks: Checks | None
-) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks of an answer with the words that are heard, and what is found where that is only told."""
-    if checks is not None and checks.of_draws is None:
-        chunks = _reported(chunks, checks)
-    return chunks if clock is None else with_words(chunks, clock)
-
-
-async def _reported(
-    chunks: AsyncGenerator[AudioChunk, None], checks: Checks
-) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks, of which the last one of each segment tells what was found."""
-    check: SegmentCheck | None = None
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            if chunk.is_pause:
-                yield chunk
-                continue
-            check = check or checks.begin(chunk.segment)
-            if chunk.finish_reason is None:
-                yield chunk
-                check.hear(chunk)  # Behind it: nobody waits for that.
-                continue
-            check.hear(chunk)
-            yield dataclasses.replace(chunk, verification=check.told(await check.judged()))
-            check = None
-
-
-async def _best(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
+async def _best(attempt: Attempt, checks: Checks, segment: CheckedText) -> AsyncGenerator[AudioChunk, None]:
     best: list[AudioChunk] = []
     least: Verification | None = None
     for redraws in range(checks.redraws + 1):
-        spoken, check = [], checks.begin(number)
+        spoken, check = [], SegmentCheck(checks, segment)
         async with aclosing(attempt(redraws)) as chunks:
             async for chunk in chunks:
                 check.hear(chunk)
@@ -322,9 +229,11 @@ async def _best(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator
     yield dataclasses.replace(best[-1], verification=dataclasses.replace(least, redraws=redraws))
 
 
-async def _guarded(attempt: Attempt, checks: Checks, number: int) -> AsyncGenerator[AudioChunk, None]:
+async def _guarded(
+    attempt: Attempt, checks: Checks, segment: CheckedText
+) -> AsyncGenerator[AudioChunk, None]:
     for redraws in range(checks.redraws + 1):
-        check, was_heard = checks.begin(number), False
+        check, was_heard = SegmentCheck(checks, segment), False
         async with aclosing(attempt(redraws)) as chunks:
             async for chunk in chunks:
                 check.hear(chunk)

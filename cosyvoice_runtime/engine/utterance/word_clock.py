@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from bisect import bisect_right
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -12,33 +11,13 @@ import numpy as np
 
 from cosyvoice_runtime.alignment.estimate import WordTimes
 from cosyvoice_runtime.alignment.sound import AudibleFrames
-from cosyvoice_runtime.alignment.spoken_text import SpokenWord, matched
+from cosyvoice_runtime.alignment.spoken_text import SpokenWord
 from cosyvoice_runtime.alignment.times import SegmentTimes, Spans, WordRows, between
-from cosyvoice_runtime.alignment.words import TimedWord, Word, WordMethod, WordReader
+from cosyvoice_runtime.alignment.words import TimedWord, Word, WordMethod
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment
-from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
-from cosyvoice_runtime.text import Segment
-
-WINDOW, LOOK_AHEAD = 8, 2
-"""Segments whose words are found together, and those behind them that are looked at, too: the time to find
-them grows with the square of their number."""
-
-
-class SegmentWords(NamedTuple):
-    """Words of a segment, in order, where the text that is spoken says them.
-
-    Attributes:
-        text: that is spoken.
-        speed: at which it is.
-        turn: whose segment it is, from 0 on; None of a text. The places of words are counted in the texts of
-            all turns, one behind another.
-    """
-
-    words: Sequence[SpokenWord]
-    text: str
-    speed: float
-    turn: int | None = None
+from cosyvoice_runtime.engine.utterance.request import AudioChunk
+from cosyvoice_runtime.lm.generation import FinishReason
 
 
 class VoiceTiming(NamedTuple):
@@ -66,68 +45,6 @@ async def with_words(
             yield dataclasses.replace(chunk, words=clock.hear(chunk), words_by=clock.method)
 
 
-def words_of(
-    request: SpeechRequest,
-    markup: str | None,
-    segments: Sequence[LaidSegment],
-    before: Sequence[Segment] = (),
-) -> Iterator[SegmentWords]:
-    """Words of a request's text, or of its turns, as they were sent, by the segments of the text.
-
-    Args:
-        segments: all that are spoken.
-        before: the segments of the text before these, which are not spoken: nothing is told of them.
-    """
-    spoken = [segment for segment in segments if segment.prompt is not None]
-    if not request.turns:
-        whole: list[Segment | LaidSegment] = [*before, *spoken]
-        ends, texts = [each.characters or 0 for each in whole], [each.text for each in whole]
-        found = _found(_words(request.text, markup), texts, ends)
-        yield from [SegmentWords([], "", request.speed)] * len(before)
-        yield from _by_segment(found, spoken, request.speed, len(before))
-        return
-    turn, begin, of_turn = 0, 0, []
-    for segment in spoken:
-        of_turn.append(segment)
-        if segment.characters is not None:  # The turn ends with it.
-            sent = _words(request.turns[turn].text, markup)
-            words = [dataclasses.replace(word, end=begin + word.end) for word in sent]
-            said = _by_segment(matched(words, [each.text for each in of_turn]), of_turn, request.speed)
-            yield from (each._replace(turn=turn) for each in said)
-            turn, begin, of_turn = turn + 1, segment.characters, []
-
-
-def _words(text: str, markup: str | None) -> list[Word]:
-    reader = WordReader(markup)
-    return reader.read(text) + reader.finish()
-
-
-def _found(words: Sequence[Word], texts: Sequence[str], ends: Sequence[int]) -> Iterator[SpokenWord]:
-    """The words in the texts of segments, as `matched` finds them, of a long text window by window.
-
-    Args:
-        ends: characters of the text up to the end of each segment, about.
-    """
-    first = 0
-    while (stop := first + WINDOW + LOOK_AHEAD) < len(texts):
-        near = words[: bisect_right(words, ends[stop - 1], key=lambda word: word.end)]
-        found = [each for each in matched(near, texts[first:stop]) if each.segment < WINDOW]
-        yield from (each._replace(segment=first + each.segment) for each in found)
-        first, words = first + WINDOW, words[len(found) :]
-    yield from (each._replace(segment=first + each.segment) for each in matched(words, texts[first:]))
-
-
-def _by_segment(
-    found: Iterable[SpokenWord], segments: Sequence[LaidSegment], speed: float, first: int = 0
-) -> Iterator[SegmentWords]:
-    words: dict[int, list[SpokenWord]] = {}
-    for each in found:
-        words.setdefault(each.segment, []).append(each)
-    for number, segment in enumerate(segments, first):
-        own_speed = segment.sound.speed if segment.sound else speed
-        yield SegmentWords(words.get(number, []), segment.text, own_speed)
-
-
 class WordClock:
     """Tells the words of an answer, chunk by chunk, and takes none back.
 
@@ -136,28 +53,22 @@ class WordClock:
 
     Args:
         speed: of the answer; segments may have their own.
+        first_segment: index in the text of the first segment that is spoken.
 
     Attributes:
         method: how the words of the latest chunk are timed.
     """
 
-    def __init__(self, speed: float, timing: VoiceTiming) -> None:
+    def __init__(self, speed: float, timing: VoiceTiming, first_segment: int = 0) -> None:
         self.method: WordMethod = "estimate" if timing.heads is None else "attention"
         self._estimated = EstimatedWords(speed, timing.sample_rate)
-        self._followed = None if timing.heads is None else FollowedWords(timing.heads, timing)
+        self._followed = None if timing.heads is None else FollowedWords(speed, timing.heads, timing)
+        self._first_segment = first_segment
         self._methods: dict[int, WordMethod] = {}
         self._last_s = 0.0
 
-    @classmethod
-    def of(cls, segments: Sequence[SegmentWords], speed: float, timing: VoiceTiming) -> WordClock:
-        """The clock of segments that are all there."""
-        clock = cls(speed, timing)
-        for segment in segments:
-            clock.begin(segment)
-        return clock
-
-    def begin(self, segment: SegmentWords) -> None:
-        """Take the next segment, before its first chunk comes."""
+    def begin(self, segment: LaidSegment) -> None:
+        """Take the next segment with its words, before its first chunk comes."""
         self._estimated.add([each.word for each in segment.words])
         self._estimated.end()
         if self._followed is not None:
@@ -179,6 +90,7 @@ class WordClock:
 
     def hear(self, chunk: AudioChunk) -> list[TimedWord]:
         """Words that are over by the end of a chunk, in order."""
+        chunk = dataclasses.replace(chunk, segment=chunk.segment - self._first_segment)
         words = self._estimated.hear(chunk)
         method = self._methods.get(chunk.segment)
         if method is None and chunk.rows is not None and self._followed is not None:
@@ -201,28 +113,37 @@ class WordClock:
 
 
 class FollowedWords:
-    """Words by the attention of the speech LM's heads."""
+    """Words by the attention of the speech LM's heads.
 
-    def __init__(self, heads: AlignmentHeads, timing: VoiceTiming) -> None:
-        self._heads, self._timing = heads, timing
-        self._segments: list[tuple[SegmentTimes, float]] = []
-        """Times of each, and seconds of its tokens."""
+    Args:
+        speed: of the answer; segments may have their own.
+    """
+
+    def __init__(self, speed: float, heads: AlignmentHeads, timing: VoiceTiming) -> None:
+        self._speed, self._heads, self._timing = speed, heads, timing
+        self._segments: list[LaidSegment | None] = []
+        """Segments that have not been heard yet, and none in the place of those that have."""
         self._frames = AudibleFrames(timing.sample_rate)
         self._current: int | None = None
-        self._began_s = 0.0
+        self._times: SegmentTimes | None = None
+        self._token_s = self._began_s = 0.0
         self._spoken = [0]
         """Tokens of the segment that are spoken before each row, and behind the last one."""
         self._waiting: list[WordRows] = []
 
-    def begin(self, segment: SegmentWords) -> None:
+    def begin(self, segment: LaidSegment) -> None:
         """Take the next segment, before its first chunk comes."""
-        spans = self._timing.spans(segment.text)
-        times = SegmentTimes(segment.words, segment.text, spans, self._heads)
-        self._segments.append((times, self._timing.token_s / segment.speed))
+        self._segments.append(segment)
 
     def trail(self, words: Sequence[Word]) -> None:
         """Take marks that nothing says, behind the latest segment."""
-        self._segments[-1][0].trail(words)
+        segment = self._segments[-1]
+        if segment is not None:
+            end = len(segment.text)
+            marks = [SpokenWord(word, 0, end, end) for word in words]
+            self._segments[-1] = dataclasses.replace(segment, words=[*segment.words, *marks])
+        elif self._times is not None:
+            self._times.trail(words)
 
     def hear(self, chunk: AudioChunk, is_followed: bool) -> list[TimedWord]:
         """Words that are settled and whose audio is there.
@@ -231,32 +152,44 @@ class FollowedWords:
             is_followed: whether the rows of the chunk's segment come.
         """
         if is_followed and chunk.segment != self._current:
-            self._current, self._began_s, self._spoken = chunk.segment, self._frames.heard_s, [0]
-            self._frames.begin()
+            self._open(chunk.segment)
         self._frames.add(chunk.samples)
-        if not is_followed:
+        if not is_followed or self._times is None:
             return []
-        self._began_s -= chunk.trimmed_s[0]
-        times, token_s = self._segments[chunk.segment]
+        self._began_s += chunk.earlier_s - chunk.trimmed_s[0]
         if chunk.rows is not None:
             self._spoken += (self._spoken[-1] + np.cumsum(chunk.are_spoken)).tolist()
-            self._waiting += times.push(chunk.rows)
+            self._waiting += self._times.push(chunk.rows)
         ends = chunk.finish_reason is not None
         if ends:
-            self._waiting += times.finish()
+            self._waiting += self._times.finish()
+        if chunk.finish_reason is FinishReason.INCOMPLETE and chunk.spoken_characters is not None:
+            reached = chunk.spoken_characters
+            self._waiting = [word for word in self._waiting if word.word.end <= reached]
         told = []
-        while self._waiting and (ends or self._at(self._waiting[0].end, token_s) <= self._frames.heard_s):
-            told.append(self._timed(self._waiting.pop(0), token_s))
+        while self._waiting and (ends or self._at(self._waiting[0].end) <= self._frames.heard_s):
+            told.append(self._timed(self._waiting.pop(0)))
         return told
 
-    def _timed(self, word: WordRows, token_s: float) -> TimedWord:
-        places = self._at(word.start, token_s), self._at(word.end, token_s)
-        narrowed = self._frames.narrowed(*places) if word.end > word.start else places
-        return TimedWord(word.word.text, *narrowed)
+    def _open(self, number: int) -> None:
+        """Begin with the rows of a segment."""
+        segment, self._segments[number] = self._segments[number], None
+        assert segment is not None, "a segment is heard once"
+        spans = self._timing.spans(segment.text)
+        self._times = SegmentTimes(segment.words, segment.text, spans, self._heads)
+        self._token_s = self._timing.token_s / segment.speed(self._speed)
+        self._current, self._began_s, self._spoken = number, self._frames.heard_s, [0]
+        self._frames.begin()
 
-    def _at(self, row: float, token_s: float) -> float:
+    def _timed(self, word: WordRows) -> TimedWord:
+        places = self._at(word.start), self._at(word.end)
+        start_s, end_s = self._frames.narrowed(*places) if word.end > word.start else places
+        heard_s = self._frames.heard_s
+        return TimedWord(word.word.text, min(start_s, heard_s), min(end_s, heard_s))
+
+    def _at(self, row: float) -> float:
         """The second at which a row is heard."""
-        return max(0.0, self._began_s + between(self._spoken, row) * token_s)
+        return max(0.0, self._began_s + between(self._spoken, row) * self._token_s)
 
 
 class EstimatedWords:
@@ -275,6 +208,7 @@ class EstimatedWords:
         self._ends: list[int] = []
         self._spoken = 0
         """Segments that have been spoken to their ends."""
+        self._told = 0
 
     def add(self, words: Sequence[Word]) -> None:
         """Take more words of the segment that comes next, or is spoken."""
@@ -298,10 +232,16 @@ class EstimatedWords:
 
     def hear(self, chunk: AudioChunk) -> list[TimedWord]:
         """Words that are over by now, by the voice's pace so far."""
-        told = self._times.hear(chunk.samples)
+        # A segment whose text comes in pieces may be over before its text is.
+        [end] = self._ends[chunk.segment : chunk.segment + 1] or [self._count]
+        is_silence = chunk.is_pause or 0 < chunk.seconds == chunk.earlier_s
+        if is_silence or self._told == end:
+            self._times.pass_by(chunk.samples)
+            told = []
+        else:
+            told = self._times.hear(chunk.samples)
         if chunk.finish_reason is not None:
-            # A segment whose text comes in pieces may be over before its text is.
-            ends = self._ends[chunk.segment : chunk.segment + 1] or [self._count]
-            told += self._times.end_segment(ends[0])
+            told += self._times.end_segment(end)
             self._spoken = chunk.segment + 1
+        self._told += len(told)
         return told

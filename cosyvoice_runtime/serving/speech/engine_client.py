@@ -34,7 +34,7 @@ from cosyvoice_runtime.errors import StageError, StageLostError
 from cosyvoice_runtime.lm.generation import TokenLimits
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.spoken import within
-from cosyvoice_runtime.lm.text_segment import MOST_TEXT, Sound
+from cosyvoice_runtime.lm.text_segment import MOST_TEXT, CheckedText, Sound
 from cosyvoice_runtime.serving.triton.schema import AUDIO_TOKENIZER, SPEAKER_EMBEDDING
 from cosyvoice_runtime.serving.triton.tensor_spec import ModelSchema, Tensors
 from cosyvoice_runtime.settings.repository import HOST
@@ -140,17 +140,19 @@ class EngineCall:
         self._spoken = iter(spoken)
         self._timeout_s = timeout_s
         self._unsent = [order_frame(order)]
-        self._begun = order.utterance.first_segment
         self._connection: HostConnection | None = None
 
-    def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
+    def begin(
+        self,
+        prompt: Prompt,
+        in_pieces: bool = False,
+        sound: Sound | None = None,
+        checked: CheckedText | None = None,
+    ) -> None:
         text = MOST_TEXT if in_pieces else len(prompt.text)
         limits = TokenLimits.of(self._order.utterance.sampling, text)
         spoken = within(limits, next(self._spoken, ()))
-        checks = self._order.checks
-        check = None if checks is None else checks.segments[self._begun]
-        self._send(begin_frame(dataclasses.replace(prompt, spoken=spoken), in_pieces, sound, check))
-        self._begun += 1
+        self._send(begin_frame(dataclasses.replace(prompt, spoken=spoken), in_pieces, sound, checked))
 
     def pause(self, seconds: float) -> None:
         self._send(write_frame({PAUSE: seconds}))

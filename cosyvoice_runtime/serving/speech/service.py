@@ -20,6 +20,7 @@ from cosyvoice_runtime.checkpoint.layout import ALIGNMENT_HEADS
 from cosyvoice_runtime.engine.messages import Order
 from cosyvoice_runtime.engine.utterance.arriving_words import ArrivingWords
 from cosyvoice_runtime.engine.utterance.feed import SegmentFeed
+from cosyvoice_runtime.engine.utterance.followed import FollowedSpeech
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.incoming_text import IncomingText
 from cosyvoice_runtime.engine.utterance.layout import SegmentLayout, TurnsLayout, laid_out
@@ -28,7 +29,7 @@ from cosyvoice_runtime.engine.utterance.streamed_text import TextFeeder, speak_a
 from cosyvoice_runtime.engine.utterance.turn import characters_of
 from cosyvoice_runtime.engine.utterance.utterance import Playback
 from cosyvoice_runtime.engine.utterance.verdict import Verify
-from cosyvoice_runtime.engine.utterance.verification import Checks, followed, told, way_to_verify
+from cosyvoice_runtime.engine.utterance.verification import Checks, way_to_verify
 from cosyvoice_runtime.engine.utterance.verifier import Judge, within
 from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock
 from cosyvoice_runtime.errors import ClientGoneError, InvalidInput, StageLostError
@@ -53,13 +54,12 @@ T = TypeVar("T")
 
 
 class Script(NamedTuple):
-    """A request, the feed of its segments, and what tells and checks its words, if asked for."""
+    """A request, the feed of its segments, and what tells and checks their words."""
 
     request: SpeechRequest
     layout: SegmentLayout | TurnsLayout
     feed: SegmentFeed
-    clock: WordClock | None
-    checks: Checks | None
+    followed: FollowedSpeech
 
 
 LOOK_FOR_CLIENTS_S = 0.1
@@ -249,27 +249,25 @@ class SpeechService:
     ) -> None:
         """Speak text as it arrives; the end of the engine ends it, even while it waits for text."""
 
-        def begun(
-            asked: SpeechRequest, words: bool
-        ) -> tuple[EngineCall, TextFeeder, WordClock | None, Checks | None]:
-            checks = Checks.of_pieces(self._timing, self._way_to_verify(asked))
+        def begun(asked: SpeechRequest, words: bool) -> tuple[EngineCall, TextFeeder, FollowedSpeech]:
+            checks = Checks.of(self._timing, self._way_to_verify(asked), goes_on=True)
             blocks = self._blocks if checks is None else None  # What is fed between speech can't be checked.
             asked = dataclasses.replace(asked, sampling=within_ceiling(asked.sampling))
             layout = SegmentLayout(asked, self._front_end, self._tokenizer, self._hop.flow_voice)
             # Text that is fed between speech is never there as a whole while it is spoken.
             timing = self._timing if blocks is None else self._timing._replace(heads=None)
             clock = WordClock(asked.speed, timing) if words else None
-            arriving = None
-            if words or checks is not None:
-                arriving = ArrivingWords(clock, self._markup(asked), asked.speed, timing, checks)
-            call = self._call(asked, layout, arriving is not None and blocks is None, checks)
+            followed = FollowedSpeech(clock, checks, asked.speed, timing.spans)
+            markup = asked.text_markup or self._front_end.markup
+            arriving = ArrivingWords(followed, markup) if followed.is_asked_for else None
+            call = self._call(asked, layout, checks, followed.is_asked_for and blocks is None)
             feeder = TextFeeder(text, layout, self._hop, call, blocks, timer.text_came, arriving)
-            return call, feeder, clock, checks
+            return call, feeder, followed
 
-        call, feeder, clock, checks = await self._asked(inputs, listener.streams, begun)
+        call, feeder, followed = await self._asked(inputs, listener.streams, begun)
         # The utterance is open.
         listener.send(AudioChunk(np.zeros(0, np.float32), self._sample_rate, 0))
-        spoken = told(speak_arriving(feeder, call.chunks()), clock, checks)
+        spoken = speak_arriving(feeder, followed.told(call.chunks()))
         async with aclosing(self._marked(spoken)) as chunks:
             async for chunk in chunks:
                 if not chunk.only_counts:
@@ -280,32 +278,32 @@ class SpeechService:
                     timer.sent(chunk.seconds, chunk.spoken_seconds)
 
     def _script(self, request: SpeechRequest, words: bool = False, judge: Judge | None = None) -> Script:
-        layout = laid_out(request, self._front_end, self._tokenizer, self._hop.flow_voice)
-        verify, markup = self._way_to_verify(request, judge), self._markup(request)
-        segments, clock, checks = followed(request, layout, markup, self._timing, words, verify, judge)
+        checks = Checks.of(self._timing, self._way_to_verify(request, judge), judge)
+        parts = self._front_end, self._tokenizer, self._hop.flow_voice
+        layout = laid_out(request, *parts, with_words=words or checks is not None)
+        segments = layout.segments()
+        clock = WordClock(request.speed, self._timing, layout.first_segment) if words else None
+        followed = FollowedSpeech(clock, checks, request.speed, self._timing.spans)
         characters = None if request.turns else len(request.text)
-        feed = SegmentFeed(segments, characters, begun=len(request.spoken))
-        return Script(request, layout, feed, clock, checks)
+        feed = SegmentFeed(segments, characters, len(request.spoken), followed)
+        return Script(request, layout, feed, followed)
 
     def _way_to_verify(self, request: SpeechRequest, judge: Judge | None = None) -> Verify:
         no_heads = f"the checkpoint has no {ALIGNMENT_HEADS}"
         return way_to_verify(request, self._verify, lambda: "" if judge or self._timing.heads else no_heads)
 
-    def _markup(self, request: SpeechRequest) -> str:
-        return request.text_markup or self._front_end.markup
-
     def _chunks(self, script: Script) -> AsyncGenerator[AudioChunk, None]:
-        follows = script.clock is not None or script.checks is not None
-        call = self._call(script.request, script.layout, follows, script.checks)
+        followed = script.followed
+        call = self._call(script.request, script.layout, followed.checks, followed.is_asked_for)
         script.feed.begin(call)
-        return self._marked(told(script.feed.chunks(call.chunks()), script.clock, script.checks))
+        return self._marked(script.feed.chunks(followed.told(call.chunks())))
 
     def _call(
         self,
         request: SpeechRequest,
         layout: SegmentLayout | TurnsLayout,
+        checks: Checks | None,
         follows: bool,
-        checks: Checks | None = None,
     ) -> EngineCall:
         with_rows = follows and self._timing.heads is not None
         order = Order(

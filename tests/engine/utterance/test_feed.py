@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from threading import Event
 
 import numpy as np
 import pytest
@@ -89,6 +90,29 @@ def test_few_segments_are_laid_out_ahead_of_what_is_spoken(tokenizer):
     answer = Answer(tokenizer, request())
     assert FIRST <= max(answer.ahead) <= AHEAD + 1
     assert len(answer.ends) == len(PARAGRAPHS) > 2 * AHEAD
+
+
+def test_last_segment_has_all_characters_however_late_it_is_known_to_be_the_last(tokenizer):
+    asked = request("\n\n".join(PARAGRAPHS[:4]) + " ... \n")
+    layout = SegmentLayout(asked, TextFrontEnd(tokenizer), tokenizer, HOP.flow_voice)
+
+    def late():
+        for segment in layout.segments():
+            Event().wait(0.1)
+            yield segment
+        Event().wait(0.1)
+
+    async def hear() -> None:
+        feed, queue = SegmentFeed(late(), len(asked.text)), SegmentQueue()
+        feed.begin(queue)
+        utterance = Utterance.of(asked, layout.sound)
+        async for chunk in feed.chunks(speak(utterance, queue, SeededStages([]), HOP, RATE, lambda: 0.0)):
+            if chunk.finish_reason is not None:
+                ends.append(chunk.spoken_characters)
+
+    ends: list[int | None] = []
+    asyncio.run(hear())
+    assert ends == [*ENDS[:3], len(asked.text)]
 
 
 def test_what_a_later_segment_can_not_have_ends_the_answer(tokenizer):

@@ -23,7 +23,7 @@ from cosyvoice_runtime.engine.utterance.utterance import speak
 from cosyvoice_runtime.errors import ClientGoneError, CosyVoiceError, InvalidInput, WithdrawnError, status_of
 from cosyvoice_runtime.families import COSYVOICE3
 from cosyvoice_runtime.lm import FinishReason, Prompt
-from cosyvoice_runtime.lm.text_segment import SegmentQueue, Silence, Sound
+from cosyvoice_runtime.lm.text_segment import SegmentQueue, Silence
 from cosyvoice_runtime.local import SpeechRequest
 from cosyvoice_runtime.text import TextFrontEnd, TextTokenizer
 from cosyvoice_runtime.voice import Voice
@@ -73,8 +73,8 @@ class Segments(SegmentQueue):
         super().__init__()
         self.texts: list[tuple[list[int], bool]] = []
 
-    def begin(self, prompt: Prompt, in_pieces: bool = False, sound: Sound | None = None) -> None:
-        super().begin(prompt, in_pieces, sound)
+    def begin(self, prompt: Prompt, in_pieces: bool = False, *how, **named) -> None:
+        super().begin(prompt, in_pieces, *how, **named)
         self.texts.append(([*prompt.text], in_pieces))
 
     def add(self, ids) -> None:

@@ -10,21 +10,23 @@ import pytest
 
 from cosyvoice_runtime.alignment.spoken_text import SpokenWord
 from cosyvoice_runtime.alignment.words import Word
+from cosyvoice_runtime.engine.utterance.followed import FollowedSpeech
+from cosyvoice_runtime.engine.utterance.layout import LaidSegment
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, SpeechRequest
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
 from cosyvoice_runtime.engine.utterance.verification import (
     MOST_REDRAWS,
-    CheckedSegment,
     Checks,
-    told,
+    SegmentCheck,
+    checked_text,
     verified,
 )
-from cosyvoice_runtime.engine.utterance.word_clock import SegmentWords
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm.generation import FinishReason
 
-SENT = "<b>one two three four"
-"""The text as it was sent, whose tag is not spoken."""
+SENT = "Before. <b>one two three four"
+"""The text as it was sent, whose second segment is spoken without its tag."""
+BEGINS = SENT.index(" <b>")
 TEXT = "one two three four"
 SPANS = [(0, 3), (3, 7), (7, 13), (13, 18)]
 WORDS = [
@@ -67,11 +69,17 @@ class Draws:
 
 
 def spoken(draws: Draws, streams: bool, redraws: int = MOST_REDRAWS, **options) -> list[AudioChunk]:
-    segment = CheckedSegment.of(SegmentWords(WORDS, TEXT, 1.0), SPANS)
-    checks = Checks([segment], options.pop("pace", PACE), TOKEN / RATE, redraws, **options)
+    segment = LaidSegment(None, text=TEXT, words=options.pop("words", WORDS), begins=BEGINS)
+    spans = lambda _: SPANS  # noqa: E731
+    checks = Checks(options.pop("pace", PACE), TOKEN / RATE, redraws, **options)
 
     async def work() -> list[AudioChunk]:
-        chunks = verified(draws, checks, 0, streams) if redraws else told(draws(0), None, checks)
+        if redraws:
+            chunks = verified(draws, checks, checked_text(segment, 1.0, spans), streams)
+        else:
+            followed = FollowedSpeech(None, checks, 1.0, spans)
+            assert followed.begin(segment) is None
+            chunks = followed.told(draws(0))
         return [chunk async for chunk in chunks]
 
     chunks = asyncio.run(work())
@@ -149,6 +157,13 @@ def test_stream_that_stalls_is_ended_with_the_character_that_was_reached():
     assert abs(float(chunks[-1].samples[-1])) < 0.01
 
 
+def test_what_no_word_of_the_text_is_sent_for_lies_behind_the_segments_before():
+    """The end of a number that two segments share belongs to a word of the first one."""
+    chunks = spoken(Draws(LOOPS, reason=LENGTH), streams=True, words=WORDS[3:])
+    assert chunks[-1].spoken_characters == BEGINS
+    assert {found.start for found in chunks[-1].verification.findings} == {BEGINS}
+
+
 def test_verifier_judges_whole_answers_alone_or_with_the_attention():
     heard = []
 
@@ -169,12 +184,38 @@ def test_verifier_judges_whole_answers_alone_or_with_the_attention():
     assert (misspoken.kind, misspoken.text) == ("heard", "")
 
 
-def test_findings_before_the_first_word_are_at_its_beginning():
-    segment = CheckedSegment.of(SegmentWords(WORDS[2:], TEXT, 1.0, 1), SPANS)
-    check = Checks([segment], PACE, TOKEN / RATE).begin(0)
-    check.hear(AudioChunk(np.zeros(40, np.float32), RATE, 0, rows=looks((0, 2, 3)), are_spoken=[True] * 24))
+def test_findings_tell_their_turn():
+    segment = LaidSegment(None, text=TEXT, words=WORDS, begins=BEGINS, turn=1)
+    check = SegmentCheck(Checks(PACE, TOKEN / RATE), checked_text(segment, 1.0, lambda _: SPANS))
+    check.hear(AudioChunk(np.zeros(40, np.float32), RATE, 0, rows=looks(SKIPS), are_spoken=[True] * 24))
     [found] = check.findings()
-    assert found == Misspoken("skipped", "", SENT.index("three"), SENT.index("three"), 1)
+    assert found == Misspoken("skipped", "three", SENT.index("three"), SENT.index(" four"), 1)
+
+
+def test_verifier_hears_nothing_of_the_segment_before():
+    heard = []
+
+    async def judge(samples, rate, text):
+        heard.append(samples)
+        return True
+
+    async def chunks():
+        own, before = np.ones(80, np.float32), np.full(40, 0.5, np.float32)
+        yield AudioChunk(own, RATE, 0, STOP)
+        yield AudioChunk(before, RATE, 1, earlier_s=0.04)
+        yield AudioChunk.silent(0.1, RATE, 1)
+        yield AudioChunk(np.concatenate([before, own]), RATE, 1, STOP, earlier_s=0.04)
+        yield AudioChunk(before, RATE, 2)
+
+    async def work() -> list[AudioChunk]:
+        followed = FollowedSpeech(None, Checks(None, TOKEN / RATE, judge=judge), 1.0, lambda _: SPANS)
+        for _ in range(2):
+            followed.begin(LaidSegment(None, text=TEXT, words=WORDS))
+        return [chunk async for chunk in followed.told(chunks())]
+
+    told = asyncio.run(work())
+    assert [chunk.verification is not None for chunk in told] == [True, False, False, True, False]
+    assert [samples.tolist() for samples in heard] == [[1.0] * 80] * 2
 
 
 @pytest.mark.parametrize("streams", [True, False])

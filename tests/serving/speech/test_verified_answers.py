@@ -16,25 +16,24 @@ from coded_stages import sounding
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.engine.frames import Frame, FrameReader
 from cosyvoice_runtime.engine.messages import (
-    CHECK,
     ORDER,
     Order,
     begin_frame,
     chunk_frame,
     order_frame,
-    read_check,
     read_chunk,
     read_order,
+    take_text,
 )
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
 from cosyvoice_runtime.engine.utterance.verdict import Misspoken, Verification
-from cosyvoice_runtime.engine.utterance.verification import CheckedSegment, Checks, SentWord
+from cosyvoice_runtime.engine.utterance.verification import Checks, SegmentCheck
 from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.lm.prompt import Prompt
-from cosyvoice_runtime.lm.text_segment import Sound
+from cosyvoice_runtime.lm.text_segment import CheckedText, SegmentQueue, SentWord, Sound
 from cosyvoice_runtime.serving.speech.speech_inputs import outputs
 from cosyvoice_runtime.serving.triton.request import Inputs
 
@@ -285,16 +284,17 @@ def test_output_is_json():
 
 
 def test_checks_and_findings_go_to_the_engine_and_back():
-    segment = CheckedSegment("old train", 1.5, [(0, 3), (3, 9)], [SentWord("old", 4, 7, 0, 3)], 2)
+    checked = CheckedText("old train", 1.5, [(0, 3), (3, 9)], [SentWord("old", 4, 7, 0, 3)], 4, 2)
     hop = HopPolicy(25, 3, 10, 25, 100, 25)
     utterance = Utterance(Sound("voice", 15), 1, SamplingOptions(), True)
-    order = Order(utterance, hop, 24_000, checks=Checks([segment], 1.2, 0.04, 2))
+    order = Order(utterance, hop, 24_000, checks=Checks(1.2, 0.04, 2))
     read = read_order(parsed(order_frame(order)).header[ORDER])
-    assert read.checks == Checks([], 1.2, 0.04, 2)
-    begun = parsed(begin_frame(Prompt([1]), False, None, segment)).header
-    read.checks.segments.append(read_check(begun[CHECK]))
-    assert json.dumps(read.checks) == json.dumps(order.checks)
-    assert read.checks.begin(0).findings() == []
+    assert read.checks == order.checks
+    queue = SegmentQueue()
+    take_text(parsed(begin_frame(Prompt([1, 2]), False, None, checked)), queue)
+    segment = asyncio.run(queue.next())
+    assert json.dumps(segment.checked) == json.dumps(checked)
+    assert SegmentCheck(read.checks, segment.checked).findings() == []
     assert read_order(parsed(order_frame(Order(utterance, hop, 24_000))).header[ORDER]).checks is None
     chunk = AudioChunk(
         np.zeros(3, np.float32), 24_000, 0, FinishReason.INCOMPLETE, spoken_characters=7, verification=OF_TURN

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from weakref import WeakSet
 
 import numpy as np
 import pytest
-from coded_listener import TEXT, VOICE, Ear, check, words
+from coded_listener import TEXT, Ear, check, words
 from triton_python_backend_utils import InferenceRequest
 
 from coded_stages import sounding
-from cosyvoice_runtime.alignment.spoken_text import matched
-from cosyvoice_runtime.alignment.words import TimedWord, WordReader
+from cosyvoice_runtime.alignment.words import TimedWord
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
+from cosyvoice_runtime.engine.messages import order_frame
+from cosyvoice_runtime.engine.utterance import word_clock
 from cosyvoice_runtime.engine.utterance.gaps import KEPT_S
-from cosyvoice_runtime.engine.utterance.layout import LaidSegment
-from cosyvoice_runtime.engine.utterance.request import SpeechRequest
 from cosyvoice_runtime.engine.utterance.utterance import TokenGroup
-from cosyvoice_runtime.engine.utterance.word_clock import words_of
 from cosyvoice_runtime.lm import FinishReason
-from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.serving.triton.request import Inputs
-from cosyvoice_runtime.text import Segment
 
 HEADS = AlignmentHeads(((0, 0),), 0.0, 0.0, 1.0, "")
 EACH = 8
@@ -37,13 +34,15 @@ class Reading:
     """A speech LM that looks at each text token in turn, and says it with so many speech tokens.
 
     Args:
-        lead: silent tokens before each segment.
+        lead, tail: silent tokens before and behind each segment.
         misread: segments, of those that are spoken, in which it skips words or says some for ever.
         sees: whether it tells where it looks.
     """
 
-    def __init__(self, lead: int = 0, misread: dict[int, str] | None = None, sees: bool = True) -> None:
-        self._lead, self._misread, self._sees = lead, misread or {}, sees
+    def __init__(
+        self, lead: int = 0, misread: dict[int, str] | None = None, sees: bool = True, tail: int = 0
+    ) -> None:
+        self._lead, self._misread, self._sees, self._tail = lead, misread or {}, sees, tail
         self._count = 0
 
     async def generate(
@@ -56,8 +55,9 @@ class Reading:
         }
         looks: Sequence[int] = ways.get(self._misread.get(self._count, ""), range(text))
         self._count += 1
-        looks = [0] * self._lead + np.repeat(looks, EACH).tolist()
-        tokens = [0] * self._lead + [1] * (len(looks) - self._lead)
+        said = np.repeat(looks, EACH).tolist()
+        looks = [0] * self._lead + said + said[-1:] * self._tail
+        tokens = [0] * self._lead + [1] * len(said) + [0] * self._tail
         for start in range(0, len(tokens), 10):
             part = slice(start, start + 10)
             rows = np.eye(text, dtype=np.float32)[looks[part]]
@@ -80,16 +80,19 @@ def answer(open_service):
         start: int = 0,
         pause_s: float | None = None,
         trim: str = "off",
+        text: str = LONG,
+        paragraph_pause_s: float = 0.5,
     ) -> Ear:
         async def run() -> Ear:
             stages, service, _ = open_service(heads=heads)
             stages.generate, stages.samples_of = (speech_lm or Reading()).generate, sounding
             inputs = {
-                "target_text": np.array([[LONG.encode()]], np.object_),
+                "target_text": np.array([[text.encode()]], np.object_),
                 "words": np.array([[words]]),
                 "verify": np.array([[verify.encode()]], np.object_),
                 "trim_silence": np.array([[trim.encode()]], np.object_),
                 "start_character": np.array([[start]], np.int32),
+                "paragraph_pause_s": np.array([[paragraph_pause_s]], np.float32),
             }
             if pause_s is not None:
                 inputs["sentence_pause_s"] = np.array([[pause_s]], np.float32)
@@ -150,6 +153,33 @@ def test_words_lie_in_speech_that_has_silence_between_its_segments(answer, heads
         assert word.end_s < next_s - 0.7 + KEPT_S
 
 
+@pytest.mark.parametrize("paragraph_s", [0.0, 0.5])
+@pytest.mark.parametrize("pause_s", [None, 0.0, 0.7])
+@pytest.mark.parametrize("trim", ["start", "both"])
+def test_words_of_trimmed_speech_are_told_where_it_is(answer, trim, pause_s, paragraph_s):
+    """Without the silence at the ends of the answer, all words are as much earlier as its first one is."""
+    speech = {"pause_s": pause_s, "paragraph_pause_s": paragraph_s}
+    whole, ear = (answer(Reading(20, tail=14), trim=how, **speech) for how in ("off", trim))
+    check(ear, SENT)
+    cut_s = begins_s(whole)[0] - begins_s(ear)[0]
+    assert cut_s > 0.7
+    for word, same in zip(words(ear)[1:], words(whole)[1:], strict=True):
+        np.testing.assert_allclose(np.add(word[1:], cut_s), same[1:], atol=0.011)
+
+
+@HOW
+@pytest.mark.parametrize("trim", ["off", "start", "both"])
+@pytest.mark.parametrize("pause_s", [None, 0.0, 0.7])
+def test_marks_between_paragraphs_are_told_once_and_change_no_method(answer, how, trim, pause_s):
+    """A mark takes no time, so that it may be over before anything of its segment is heard."""
+    text = "\n\n".join(f"– Paragraph {number} costs ${number}. 🙂" for number in range(1, 5))
+    speech_lm = Reading(20, tail=14, sees="speech_lm" not in how)
+    ear = answer(**{**how, "speech_lm": speech_lm}, trim=trim, pause_s=pause_s, text=text)
+    check(ear, text.split())
+    method = "estimate" if how else "attention"
+    assert {chunk.words_by for chunk in ear.chunks if chunk.words} == {method}
+
+
 @pytest.mark.parametrize(("start", "spoken"), [(0, 5), (FOURTH, 2)])
 def test_what_is_wrong_is_told_by_the_characters_of_the_whole_text(answer, start, spoken):
     ear = answer(Reading(misread={spoken: "skips"}), words=False, verify="report", start=start)
@@ -174,26 +204,45 @@ def test_answer_that_stalls_amid_a_long_text_ends_there(answer, pause_s, told):
     ]
     assert begin <= ends[-1].spoken_characters < begin + len(PARAGRAPHS[5])
     assert ends[-1].verification.findings
-    said, before = [word.text for word in words(ear)], LONG[:begin].split()
-    assert said[: len(before)] == (before if told else [])
+    check(ear, LONG[: ends[-1].spoken_characters].split() if told else [])
 
 
-@pytest.mark.parametrize("behind", [0, 3, -3])
-def test_words_that_are_found_window_by_window_are_those_found_at_once(behind):
-    """The ends of segments may be known about alone."""
-    words = [f"word{place % 7}" if place % 3 else f"${place}." for place in range(300)]
-    texts = [" ".join(words[place : place + 5]) for place in range(0, 300, 5)]
-    texts = [text.replace("$", "dollars ") for text in texts]
-    text, ends = " ".join(words), [len(" ".join(words[: place + 5])) + behind for place in range(0, 300, 5)]
-    segments = [
-        LaidSegment(Prompt([]), text=said, characters=end) for said, end in zip(texts, ends, strict=True)
-    ]
-    found = list(words_of(SpeechRequest(text, VOICE), "plain", segments))
-    read = WordReader("plain")
-    whole = matched(read.read(text) + read.finish(), texts)
-    assert [word for segment in found for word in segment.words] == whole
-    assert [len(segment.words) for segment in found] == [5] * 60
-    later = [Segment(said, characters=end) for said, end in zip(texts[:30], ends[:30], strict=True)]
-    rest = list(words_of(SpeechRequest(text, VOICE), "plain", segments[30:], later))
-    assert rest[30:] == found[30:]
-    assert [segment.words for segment in rest[:30]] == [[]] * 30
+@HOW
+def test_what_is_kept_of_a_text_s_segments_does_not_grow_with_it(answer, how, monkeypatch):
+    """What is told of the segments, and what times them, is made while those before them are spoken."""
+    alive = WeakSet()
+    most = 0
+
+    class Counted(word_clock.SegmentTimes):
+        def __init__(self, *parts) -> None:
+            nonlocal most
+            super().__init__(*parts)
+            alive.add(self)
+            most = max(most, len(alive))
+
+    monkeypatch.setattr(word_clock, "SegmentTimes", Counted)
+    check(answer(**how), SENT)
+    assert most == (0 if how else 2)  # The next one is made before the last one goes.
+
+
+def test_order_does_not_grow_with_the_text_that_is_checked(open_service):
+    text = "今天天气很好，我们去公园玩吧。" * 1_300
+    sizes = []
+
+    async def run() -> Ear:
+        stages, service, _ = open_service(heads=HEADS, max_characters=len(text))
+        stages.generate, stages.samples_of = Reading().generate, sounding
+        call = stages.call
+        stages.call = lambda order, *rest: sizes.append(len(order_frame(order))) or call(order, *rest)
+        inputs = {
+            name: np.array([[said.encode()]], np.object_)
+            for name, said in {"target_text": text, "verify": "report"}.items()
+        }
+        ear = Ear()
+        await service.answer(Inputs(InferenceRequest({**TEXT, **inputs})), ear)
+        return ear
+
+    ear = asyncio.run(run())
+    assert ear.errors == [None]
+    assert max(sizes) < 2_000
+    assert sum(chunk.verification is not None for chunk in ear.chunks) > 100
