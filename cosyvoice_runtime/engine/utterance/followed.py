@@ -1,4 +1,4 @@
-"""What is told of an answer while it is heard: its words, and whether each is said once."""
+"""The class that follows an answer while it is heard: its words, and whether each is said once."""
 
 from __future__ import annotations
 
