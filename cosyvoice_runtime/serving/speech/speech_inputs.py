@@ -407,9 +407,7 @@ def _written(words: Sequence[TimedWord], method: WordMethod) -> str:
 
 def _found(verification: Verification) -> str:
     """The findings, as the output ``verification`` has them."""
-    findings = [
-        {name: value for name, value in found._asdict().items() if value is not None}
-        for found in verification.findings
-    ]
+    each = [found._asdict() for found in verification.findings]
+    findings = [{name: value for name, value in found.items() if value is not None} for found in each]
     told = {"checked": verification.checked, "redraws": verification.redraws, "findings": findings}
     return json.dumps(told, ensure_ascii=False)

@@ -137,11 +137,7 @@ COSYVOICE2 = ModelSchema(
         ),
         TensorSpec("words", "BOOL", (1,), "tell when each word is heard; default false", optional=True),
         TensorSpec(
-            "verify",
-            "STRING",
-            (1,),
-            "words not said once: off, report or retry; default: the deployment's",
-            optional=True,
+            "verify", "STRING", (1,), "words not said once: off, report, retry; default as set", optional=True
         ),
         TensorSpec(
             "paragraph_pause_s",
