@@ -59,6 +59,8 @@ def matched(words: Sequence[Word], texts: Sequence[str]) -> list[SpokenWord]:
             _extend(shares, stop)
         elif same == "equal":
             shares += [(place, place + 1) for place in range(start, stop)]
+        elif same == "delete":
+            shares += [(start, start)] * (end - first)
         else:
             shares += _shared(words[first:end], pieces[start:stop], start)
     return list(_placed(words, pieces, shares))

@@ -171,8 +171,8 @@ def read_chunk(frame: Frame, sample_rate: int) -> AudioChunk:
     )
 
 
-def _verification(findings: Sequence[Sequence[Any]], redraws: int, checked: bool) -> Verification:
-    return Verification([Misspoken(*each) for each in findings], redraws, checked)
+def _verification(findings: Sequence[Sequence[Any]], *others: Any) -> Verification:
+    return Verification([Misspoken(*each) for each in findings], *others)
 
 
 def end_frame(error: Exception | None = None) -> bytes:

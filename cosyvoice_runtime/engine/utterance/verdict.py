@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 from cosyvoice_runtime.errors import InvalidInput
@@ -42,8 +42,10 @@ class Verification:
         findings: what is wrong with a segment.
         redraws: how often it was drawn again.
         checked: whether anything was there to judge by; else nothing is known of it.
+        unheard_s: seconds of speech that were made for draws which are not heard.
     """
 
     findings: Sequence[Misspoken]
     redraws: int = 0
     checked: bool = True
+    unheard_s: float = field(default=0.0, compare=False)

@@ -111,7 +111,7 @@ class SegmentCheck:
         self._is_seen = False
         self._spoken: list[bool] = []
         self._chunks: list[AudioChunk] = []
-        self._seconds = 0.0
+        self.seconds = 0.0
         self._heard: FadeOut | None = None
         self._last: AudioChunk | None = None
 
@@ -123,7 +123,7 @@ class SegmentCheck:
             self._spoken += chunk.are_spoken
         if self._checks.judge is not None:
             self._chunks.append(chunk)
-        self._seconds += chunk.seconds
+        self.seconds += chunk.seconds
         self._heard = self._heard or FadeOut(chunk.sample_rate)
         if self._last is not None:
             self._heard.hear(self._last.samples)
@@ -165,7 +165,7 @@ class SegmentCheck:
         assert self._coverage is not None, "nothing stalls that is not seen"
         assert self._heard is not None, "nothing stalls before it is heard"
         tokens = sum(self._spoken[: self._coverage.stalled_row])
-        said_s = tokens * self._checks.token_s / self._segment.speed - (self._seconds - chunk.seconds)
+        said_s = tokens * self._checks.token_s / self._segment.speed - (self.seconds - chunk.seconds)
         samples = chunk.samples[: max(0, round(said_s * chunk.sample_rate))]
         self._heard.hear(samples)
         return dataclasses.replace(
@@ -187,8 +187,9 @@ class SegmentCheck:
             return "", behind, behind
         return " ".join(word.text for word in words), words[0].sent_start, words[-1].sent_end
 
-    def told(self, found: Sequence[Misspoken], redraws: int = 0) -> Verification:
-        return Verification(found, redraws, self._is_seen or self._checks.judge is not None)
+    def told(self, found: Sequence[Misspoken], redraws: int = 0, unheard_s: float = 0.0) -> Verification:
+        is_checked = self._is_seen or self._checks.judge is not None
+        return Verification(found, redraws, is_checked, unheard_s)
 
 
 async def verified(
@@ -208,6 +209,7 @@ async def verified(
 async def _best(attempt: Attempt, checks: Checks, segment: CheckedText) -> AsyncGenerator[AudioChunk, None]:
     best: list[AudioChunk] = []
     least: Verification | None = None
+    made_s = 0.0
     for redraws in range(checks.redraws + 1):
         spoken, check = [], SegmentCheck(checks, segment)
         async with aclosing(attempt(redraws)) as chunks:
@@ -216,6 +218,7 @@ async def _best(attempt: Attempt, checks: Checks, segment: CheckedText) -> Async
                 spoken.append(chunk)
                 if check.has_stalled and redraws < checks.redraws:
                     break
+        made_s += check.seconds
         if spoken[-1].finish_reason is None:
             continue
         found = await check.judged()
@@ -226,12 +229,15 @@ async def _best(attempt: Attempt, checks: Checks, segment: CheckedText) -> Async
     assert least is not None, "the last attempt is spoken to its end"
     for chunk in best[:-1]:
         yield chunk
-    yield dataclasses.replace(best[-1], verification=dataclasses.replace(least, redraws=redraws))
+    unheard_s = made_s - sum(chunk.seconds for chunk in best)
+    told = dataclasses.replace(least, redraws=redraws, unheard_s=unheard_s)
+    yield dataclasses.replace(best[-1], verification=told)
 
 
 async def _guarded(
     attempt: Attempt, checks: Checks, segment: CheckedText
 ) -> AsyncGenerator[AudioChunk, None]:
+    unheard_s = 0.0
     for redraws in range(checks.redraws + 1):
         check, was_heard = SegmentCheck(checks, segment), False
         async with aclosing(attempt(redraws)) as chunks:
@@ -239,14 +245,15 @@ async def _guarded(
                 check.hear(chunk)
                 ends = chunk.finish_reason is not None
                 if not was_heard and redraws < checks.redraws and check.is_wrong(ends):
+                    unheard_s += check.seconds
                     break
                 if check.has_stalled:
-                    told = check.told(check.findings(is_over=ends), redraws)
+                    told = check.told(check.findings(is_over=ends), redraws, unheard_s)
                     yield dataclasses.replace(check.cut(chunk), verification=told)
                     return
                 was_heard = True
                 if ends:
-                    told = check.told(check.findings(), redraws)
+                    told = check.told(check.findings(), redraws, unheard_s)
                     yield dataclasses.replace(chunk, verification=told)
                     return
                 yield chunk

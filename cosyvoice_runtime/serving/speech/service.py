@@ -235,7 +235,8 @@ class SpeechService:
                     trace.note("cosyvoice2 has sent audio")
                 # The chunk has been sent: counting must not hold it up.
                 timer.made(chunk)
-                admitted.spoke(chunk.spoken_seconds + sum(chunk.trimmed_s))
+                unheard_s = 0.0 if chunk.verification is None else chunk.verification.unheard_s
+                admitted.spoke(chunk.spoken_seconds + sum(chunk.trimmed_s) + unheard_s)
                 if chunk.only_counts:
                     continue
                 kept_s, spoken_s = kept_s + chunk.seconds, spoken_s + chunk.spoken_seconds

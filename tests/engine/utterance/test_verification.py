@@ -118,6 +118,7 @@ def test_whole_answer_has_the_first_right_attempt():
     chunks = spoken(Draws(SKIPS, LOOPS, RIGHT), streams=False)
     assert attempts(chunks) == {2}
     assert chunks[-1].verification == Verification([], 2)
+    assert chunks[-1].verification.unheard_s > TOKEN / RATE * len(looks(SKIPS))
 
 
 def test_whole_answer_has_the_attempt_with_least_findings():

@@ -34,6 +34,7 @@ from cosyvoice_runtime.errors import InvalidInput
 from cosyvoice_runtime.lm import FinishReason, SamplingOptions
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.text_segment import CheckedText, SegmentQueue, SentWord, Sound
+from cosyvoice_runtime.serving.speech.admission import AdmittedUtterance
 from cosyvoice_runtime.serving.speech.speech_inputs import outputs
 from cosyvoice_runtime.serving.triton.request import Inputs
 
@@ -50,6 +51,10 @@ def all_once(tokens: int) -> Sequence[int]:
 
 def without_some(tokens: int) -> Sequence[int]:
     return [*range(3), *range(tokens - 5, tokens)]
+
+
+def back_at_once(tokens: int) -> Sequence[int]:
+    return [1, 0, 1, 0, 1, 0, *range(1, tokens)]
 
 
 def for_ever(tokens: int) -> Sequence[int]:
@@ -110,6 +115,20 @@ def answer(open_service):
 def last(ear: Ear) -> AudioChunk:
     assert ear.errors == [None]
     return next(chunk for chunk in ear.chunks[::-1] if chunk.finish_reason is not None)
+
+
+@pytest.mark.parametrize(
+    ("streams", "attempts"), [(False, [without_some, all_once]), (True, [back_at_once, all_once])]
+)
+def test_speech_of_a_draw_that_is_not_heard_counts_as_the_machine_s(answer, monkeypatch, streams, attempts):
+    """It was made as well: to draw again makes no machine slower."""
+    counted: list[float] = []
+    monkeypatch.setattr(AdmittedUtterance, "spoke", lambda _, seconds: counted.append(seconds))
+    ear = answer(Looking(*attempts), streams, "retry")
+    assert last(ear).verification.redraws == 1
+    heard_s, unheard_s = sum(chunk.seconds for chunk in ear.chunks), last(ear).verification.unheard_s
+    assert unheard_s > 0.3
+    assert sum(counted) == pytest.approx(heard_s + unheard_s)
 
 
 @pytest.mark.parametrize("streams", [True, False])
