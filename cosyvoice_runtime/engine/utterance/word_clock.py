@@ -155,6 +155,9 @@ class FollowedWords:
             self._open(chunk.segment)
         self._frames.add(chunk.samples)
         if not is_followed or self._times is None:
+            if chunk.finish_reason is not None:
+                self._segments[chunk.segment] = None
+                self._frames.begin()
             return []
         self._began_s += chunk.earlier_s - chunk.trimmed_s[0]
         if chunk.rows is not None:

@@ -220,9 +220,20 @@ def test_what_is_kept_of_a_text_s_segments_does_not_grow_with_it(answer, how, mo
             alive.add(self)
             most = max(most, len(alive))
 
+    sounded_s = 0.0
+
+    class Sounding(word_clock.AudibleFrames):
+        def add(self, samples: np.ndarray) -> None:
+            nonlocal sounded_s
+            super().add(samples)
+            sounded_s = max(sounded_s, self.seconds)
+
     monkeypatch.setattr(word_clock, "SegmentTimes", Counted)
-    check(answer(**how), SENT)
+    monkeypatch.setattr(word_clock, "AudibleFrames", Sounding)
+    ear = answer(**how)
+    check(ear, SENT)
     assert most == (0 if how else 2)  # The next one is made before the last one goes.
+    assert sounded_s < sum(chunk.seconds for chunk in ear.chunks) / len(PARAGRAPHS) + 1
 
 
 def test_order_does_not_grow_with_the_text_that_is_checked(open_service):
