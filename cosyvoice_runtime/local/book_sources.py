@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
 from cosyvoice_client import request as client_request
 from cosyvoice_client.captions import asked_files
-from cosyvoice_client.errors import RefusedError
+from cosyvoice_client.errors import RefusedError, UnavailableError
 from cosyvoice_client.reference import read_reference
 from cosyvoice_client.words import TimedWord
 from cosyvoice_runtime.book.parts import Settings
@@ -35,6 +37,9 @@ HERE = ("polyphones", "emoji", "code_blocks", "runtime", "dtype", "lookahead")
 NOT_OF_A_SERVER = (*HERE, "voices", "threads", "device", "published_prompt_rate")
 TIMEOUT_S = 60.0
 """The longest silence of a server: that of the gRPC client's command."""
+MOST_REFUSALS = 100
+"""How often a full server is asked for one passage. Whoever comes back when it says has a turn, so that a few
+times are enough."""
 
 
 class BookSource(SpeechSource, Protocol):
@@ -126,12 +131,27 @@ class ServerSource:
         }
 
     def speak(self, text: str, seed: int) -> Iterator[Stretch]:
-        """Speak a text, as the server sends it.
+        """Speak a text, as the server sends it; a server that is full is asked again when it says.
 
         Raises:
-            RefusedError: captions are asked for, and the server tells no words.
+            ClientError: the server can't be reached, fails or stays full; or captions are asked for, and it
+                tells no words.
         """
-        with closing(self._client.speak(self._request(text, seed))) as chunks:
+        request = self._request(text, seed)
+        for refusals in count(1):
+            heard = False
+            try:
+                for stretch in self._spoken(request):
+                    heard = True
+                    yield stretch
+                return
+            except UnavailableError as error:
+                if heard or error.retry_after_s is None or refusals == MOST_REFUSALS:
+                    raise
+                time.sleep(error.retry_after_s)
+
+    def _spoken(self, request: client_request.SpeechRequest) -> Iterator[Stretch]:
+        with closing(self._client.speak(request)) as chunks:
             for chunk in chunks:
                 if not chunk.words_by and self._needs_words:
                     raise RefusedError("words were asked for, and the server told none")

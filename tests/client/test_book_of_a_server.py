@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
+from cosyvoice_client import AudioChunk, SpeechClient, SpeechRequest, UnavailableError
 from cosyvoice_runtime.local import book_sources
 from cosyvoice_runtime.local.cli import main
 from fake_server import coded
@@ -71,6 +73,37 @@ def test_book_goes_on_after_a_server_has_failed(server, read, tmp_path: Path, ca
     assert read(texts) == 1
     assert server.report()["finished"] == before
     assert len(list((tmp_path / "book.wav.parts").glob("*.flac"))) == 2
+
+
+@pytest.mark.parametrize(("refusals", "status"), [(2, 0), (3, 1)])
+def test_full_server_is_asked_again_when_it_says(
+    read, tmp_path: Path, monkeypatch, capsys, refusals: int, status: int
+) -> None:
+    speak, left, waited = SpeechClient.speak, [refusals], list[float]()
+
+    def busy(client: SpeechClient, request: SpeechRequest) -> Iterator[AudioChunk]:
+        if left[0]:
+            left[0] -= 1
+            raise UnavailableError("speech: full; try again in 1.5 s")
+        yield from speak(client, request)
+
+    monkeypatch.setattr(SpeechClient, "speak", busy)
+    monkeypatch.setattr(book_sources, "MOST_REFUSALS", 3)
+    monkeypatch.setattr(book_sources.time, "sleep", waited.append)
+    assert read(TEXTS[:1]) == status
+    assert waited == [1.5, 1.5]
+    if status:
+        assert "speech: full; try again in 1.5 s" in capsys.readouterr().err
+    else:
+        assert np.array_equal(soundfile.read(tmp_path / "book.wav", dtype="int16")[0], coded(3, 2))
+
+
+def test_server_that_fails_amid_a_passage_is_not_asked_for_it_again(server, read, capsys) -> None:
+    failing = "id=1 chunks=2 fail=UNAVAILABLE fail_after=1 says=busy;_try_again_in_0.1_s"
+    before = server.report()["failed"]
+    assert read([failing]) == 1
+    assert "busy; try again in 0.1 s" in capsys.readouterr().err
+    assert server.report()["failed"] == before + 1
 
 
 @pytest.mark.parametrize(
