@@ -59,7 +59,7 @@ class _EpubReader:
         pages = self._spine(tags, items)
         self._refuse_encrypted(pages)
         chapters = self._chapters(pages, self._titles(tags, items))
-        return Book(_told(tags, "dc:title"), _told(tags, "dc:creator"), chapters)
+        return Book(_told(tags, "title"), _told(tags, "creator"), chapters)
 
     def _package(self) -> str:
         roots = [tag.attributes.get("full-path", "") for tag in TagList(self._text(CONTAINER)).tags]

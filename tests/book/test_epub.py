@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -70,6 +71,21 @@ def test_chapters_are_those_of_the_contents_and_pages_those_of_the_spine(tmp_pat
         Chapter("Two", ["Two", "It blew."]),
         Chapter("Three", ["three", "Loose text", "End."]),
     ]
+
+
+def test_names_of_the_package_and_the_ncx_may_have_prefixes(tmp_path: Path) -> None:
+    package = re.sub(r"<(/?)(package|metadata|manifest|item|spine|itemref)\b", r"<\1opf:\2", PACKAGE)
+    files = {"OEBPS/book.opf": package.replace(' properties="nav"', "").replace('<opf:itemref idref="nav"/>', "")}
+    files["OEBPS/toc.ncx"] = re.sub(r"<(/?)(\w+)", r"<\1ncx:\2", NCX)
+    book = read_book(write(tmp_path / "sea.epub", FILES | files))
+    assert (book.title, book.author) == ("The sea", "Jo & Al")
+    assert [chapter.title for chapter in book.chapters] == ["Eins", "Zwei"]
+
+
+def test_numbers_of_notes_are_left_out_by_their_role_too(tmp_path: Path) -> None:
+    page = FILES["OEBPS/text/one page.xhtml"].replace('epub:type="noteref"', 'role="doc-noteref"')
+    chapters = read_book(write(tmp_path / "sea.epub", FILES | {"OEBPS/text/one page.xhtml": page})).chapters
+    assert chapters[0].paragraphs == [*CALM, "Before."]
 
 
 def test_titles_of_epub_2_are_those_of_its_ncx(tmp_path: Path) -> None:

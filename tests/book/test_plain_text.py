@@ -109,6 +109,14 @@ def test_markdown_has_chapters_by_its_headings_and_no_code() -> None:
     ]
 
 
+def test_markdown_s_blocks_of_html_are_read_without_their_tags() -> None:
+    book = book_of_markdown(
+        "<h1 align='center'>One</h1>\n\n<div>Inner <b>words</b> &amp; more.\n<p>Next.</p></div>\n\n"
+        "<!-- unread -->\n\n<style>p {}</style>\n\nEnd."
+    )
+    assert book.chapters == [Chapter("One", ["One", "Inner words & more.", "Next.", "End."])]
+
+
 def write(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
