@@ -130,7 +130,10 @@ def _encode(file: RecordedFile, binding: Binding, stretches: Iterable[Pcm], impr
         bitexact: Any = Flags.bitexact.value
         container.flags |= bitexact
         container.metadata.update({**told, **dict(binding.metadata)})
-        container.set_chapters([_chapter(number, mark, rate) for number, mark in enumerate(imprint.chapters)])
+        if binding.container == "ogg":
+            container.metadata.update(_chapter_comments(imprint.chapters, rate))
+        else:
+            container.set_chapters([_chapter(*each, rate) for each in enumerate(imprint.chapters)])
         stream: Any = container.add_stream(binding.codec, rate=file_rate)
         stream.layout, stream.format, stream.bit_rate = "mono", binding.sample_format, binding.bit_rate
         place = 0
@@ -145,9 +148,26 @@ def _encode(file: RecordedFile, binding: Binding, stretches: Iterable[Pcm], impr
 
 def _chapter(number: int, mark: ChapterMark, rate: int) -> Any:
     """A chapter as PyAV takes it."""
-    title = mark.title.encode()[:MOST_TITLE_BYTES].decode(errors="ignore")
+    title = _short_title(mark)
     place = {"start": mark.start, "end": mark.end, "time_base": Fraction(1, rate)}
     return {"id": number, **place, "metadata": {"title": title}}
+
+
+def _chapter_comments(marks: Sequence[ChapterMark], rate: int) -> dict[str, str]:
+    """Chapters as comments of an Ogg file have them (Xiph's wiki, "Chapter Extension").
+
+    ffmpeg 8.1 would write those that begin in the second half of a second a second too late.
+    """
+    comments = dict[str, str]()
+    for number, mark in enumerate(marks):
+        minutes, milliseconds = divmod(1000 * mark.start // rate, 60_000)
+        begin = f"{minutes // 60:02}:{minutes % 60:02}:{milliseconds // 1000:02}.{milliseconds % 1000:03}"
+        comments |= {f"CHAPTER{number:03}": begin, f"CHAPTER{number:03}NAME": _short_title(mark)}
+    return comments
+
+
+def _short_title(mark: ChapterMark) -> str:
+    return mark.title.encode()[:MOST_TITLE_BYTES].decode(errors="ignore")
 
 
 def _short(stretches: Iterable[Pcm], most: int) -> Iterator[Floats]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,18 @@ def test_silences_stand_between_paragraphs_and_before_chapters() -> None:
 
 MARKS = [ChapterMark("Über & die See", 0, 2 * RATE), ChapterMark("第二章", 2 * RATE, 3 * RATE)]
 IMPRINT = Imprint("Sea", "", MARKS, RATE)
+
+
+@pytest.mark.parametrize("suffix", ["m4b", "opus"])
+def test_chapters_begin_where_they_do_whatever_their_milliseconds(tmp_path: Path, suffix: str) -> None:
+    av = pytest.importorskip("av", reason="needs the environment of scripts/environment.py --test")
+    begins = [0, RATE // 2, 7 * RATE // 10, RATE, 15 * RATE // 10, 61 * RATE + RATE * 999 // 1000]
+    marks = [ChapterMark("A", *each) for each in pairwise([*begins, 62 * RATE])]
+    path = tmp_path / f"book.{suffix}"
+    bind(path, [np.zeros(62 * RATE, np.int16)], Imprint("Sea", "", marks, RATE))
+    with av.open(str(path)) as file:
+        told = [float(each["start"] * each["time_base"]) for each in file.chapters()]
+    assert told == [0.0, 0.5, 0.7, 1.0, 1.5, 61.999]
 
 
 @pytest.mark.parametrize("suffix", ["m4b", "opus"])
