@@ -20,8 +20,8 @@ _FRONT_MATTER = re.compile(r"---\n((?:[^\n]*\n)*?)---\n")
 def book_of_markdown(text: str) -> Book:
     """The book in a Markdown text; fields ``title`` and ``author`` of its front matter are its own.
 
-    A heading of level 1 or 2 begins a chapter; others are paragraphs. Code is left out, and of a block of HTML
-    its paragraphs are read. Lists, quotations and tables keep their marks, which the text front end reads.
+    A heading of level 1 or 2 begins a chapter; others are paragraphs. Code is left out, and HTML is read
+    without its tags. Lists, quotations and tables keep their marks, which the text front end reads.
     """
     fields, text = _fields_and_text(text)
     chapters = ChapterList()

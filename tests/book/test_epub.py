@@ -75,9 +75,10 @@ def test_chapters_are_those_of_the_contents_and_pages_those_of_the_spine(tmp_pat
 
 def test_names_of_the_package_and_the_ncx_may_have_prefixes(tmp_path: Path) -> None:
     package = re.sub(r"<(/?)(package|metadata|manifest|item|spine|itemref)\b", r"<\1opf:\2", PACKAGE)
-    files = {"OEBPS/book.opf": package.replace(' properties="nav"', "").replace('<opf:itemref idref="nav"/>', "")}
-    files["OEBPS/toc.ncx"] = re.sub(r"<(/?)(\w+)", r"<\1ncx:\2", NCX)
-    book = read_book(write(tmp_path / "sea.epub", FILES | files))
+    package = package.replace(' properties="nav"', "").replace('<opf:itemref idref="nav"/>', "")
+    ncx = re.sub(r"<(/?)(\w+)", r"<\1ncx:\2", NCX)
+    files = FILES | {"OEBPS/book.opf": package, "OEBPS/toc.ncx": ncx}
+    book = read_book(write(tmp_path / "sea.epub", files))
     assert (book.title, book.author) == ("The sea", "Jo & Al")
     assert [chapter.title for chapter in book.chapters] == ["Eins", "Zwei"]
 
