@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import wave
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +14,7 @@ import numpy as np
 
 from cosyvoice_client.pcm import FULL_SCALE, pcm16
 from cosyvoice_client.resampler import StreamResampler
-from cosyvoice_client.writer import PYAV, RecordedFile, audio_writer
+from cosyvoice_client.writer import PYAV, RecordedFile, WholeFile
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.book.parts import Pcm
 from cosyvoice_runtime.book.timeline import ChapterMark
@@ -97,7 +98,7 @@ def bind(path: Path, stretches: Iterable[Pcm], imprint: Imprint) -> None:
 
     Raises:
         InvalidInput: it is too long for a wav file.
-        ClientError, OSError: it can't be written.
+        OSError: it can't be written.
     """
     if path.suffix.lower() == WAV:
         _write_wav(path, stretches, imprint)
@@ -111,9 +112,10 @@ def _write_wav(path: Path, stretches: Iterable[Pcm], imprint: Imprint) -> None:
     if length > MOST_WAV_SAMPLES:
         hours = f"{length / rate / 3600:.0f} hours"
         raise InvalidInput("output", str(path), f"{hours} don't fit into a wav file; use .m4b")
-    with audio_writer(path, rate) as write:
-        for samples in _short(stretches, rate):
-            write(samples)
+    with WholeFile(path, "wb") as file, wave.open(file, "wb") as wav:
+        wav.setparams((1, 2, rate, length, "NONE", ""))
+        for samples in stretches:
+            wav.writeframesraw(samples.astype("<i2").tobytes())
 
 
 def _encode(file: RecordedFile, binding: Binding, stretches: Iterable[Pcm], imprint: Imprint) -> None:
