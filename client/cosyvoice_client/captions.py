@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import html
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, get_args
 
 from cosyvoice_client.chinese_words import ChineseWords, WordUnit
 from cosyvoice_client.chunk import AudioChunk
-from cosyvoice_client.delivery import closed
+from cosyvoice_client.delivery import DEFAULT_OUTPUT, closed
 from cosyvoice_client.errors import InvalidArgumentError, RefusedError
 from cosyvoice_client.words import TimedWord
 
@@ -63,27 +65,43 @@ class Captions:
         return ", ".join(sorted(self._methods))
 
     def watch(self, text: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
-        """Pass on the chunks of a text, which follows the one before; words are taken when all have come.
+        """Pass on the chunks of a text, which follows the one before.
 
         Raises:
             RefusedError: no chunk tells words.
         """
         words: list[TimedWord] = []
         methods, seconds = set(), 0.0
-        with closed(chunks):
-            for chunk in chunks:
-                words += chunk.words
-                methods.add(chunk.words_by)
-                seconds += chunk.seconds
-                yield chunk
+        try:
+            with closed(chunks):
+                for chunk in chunks:
+                    words += chunk.words
+                    methods.add(chunk.words_by)
+                    seconds += chunk.seconds
+                    yield chunk
+        finally:
+            self._methods |= methods - {""}
+            self._shown += shown_of(self._blanked(text), words, self._end_s, self._unit)
+            self._end_s += seconds
         if methods == {""}:
             raise RefusedError("words were asked for, and the server told none")
-        self._methods |= methods - {""}
-        self._shown += shown_of(self._blanked(text), words, self._end_s, self._unit)
-        self._end_s += seconds
 
-    def write(self) -> None:
-        """Write all files; an InvalidArgumentError names one that can't be."""
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Write all files at the end, and behind an error or Ctrl-C what came before, if anything did.
+
+        Raises:
+            InvalidArgumentError: one can't be written.
+        """
+        try:
+            yield
+        except BaseException:
+            if self._shown:
+                self._write()
+            raise
+        self._write()
+
+    def _write(self) -> None:
         for path, written in self._files.items():
             write_captions(path, written(self._shown, self.method))
 
@@ -107,9 +125,11 @@ def shown_of(text: str, words: Iterable[TimedWord], start_s: float, unit: WordUn
 
 
 def check_captions(path: Path) -> None:
-    """Raise an InvalidArgumentError where the file's folder is missing."""
+    """Raise an InvalidArgumentError where the file's folder is missing, or it can't be written."""
     if not path.parent.is_dir() or path.is_dir():
         raise InvalidArgumentError(f"{path}: expected a file in a folder that exists")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InvalidArgumentError(f"{path}: it can't be written")
 
 
 def write_captions(path: Path, content: Iterable[str]) -> None:
@@ -170,16 +190,28 @@ def add_caption_files(parser: argparse.ArgumentParser) -> None:
 
 
 def asked_files(options: argparse.Namespace) -> dict[Path, CaptionWriter]:
-    """The files that the options name, and what writes each."""
-    asked = {getattr(options, f"{name}_file"): writer for name, (_, writer) in FILES.items()}
-    return {path: writer for path, writer in asked.items() if path is not None}
+    """The files that the options name, and what writes each.
+
+    Raises:
+        InvalidArgumentError: one is the output, or is named twice.
+    """
+    asked: dict[Path, CaptionWriter] = {}
+    for name, (_, writer) in FILES.items():
+        path = getattr(options, f"{name}_file")
+        if path in asked or (path and path == Path(options.output or DEFAULT_OUTPUT)):
+            raise InvalidArgumentError(
+                f"--{name}: {path} is another output, too; each needs a file of its own"
+            )
+        if path is not None:
+            asked[path] = writer
+    return asked
 
 
 def asked_captions(options: argparse.Namespace, blanked: Callable[[str], str]) -> Captions | None:
     """The captions in the files that the options name; None for no file.
 
     Raises:
-        InvalidArgumentError: a file's folder is missing, or what Chinese words need.
+        InvalidArgumentError: a file can't be used, or what Chinese words need is missing.
     """
     files = asked_files(options)
     return Captions(files, blanked, options.word_unit) if files else None
@@ -208,10 +240,17 @@ def cues_of(shown: Iterable[Shown]) -> Iterator[list[Shown]]:
 
 
 def _ends(cue: Sequence[Shown], following: Shown) -> bool:
+    """Whether a caption ends before this word. Marks that take no time have no caption of their own."""
     last = cue[-1].word
+    if _takes_no_time([following]) or _takes_no_time(cue):
+        return False
     length = len(_text([*cue, following]))
     pause_s = following.word.start_s - last.end_s
     return length > MOST_CHARACTERS or last.text.endswith(SENTENCE_ENDS) or pause_s > PAUSE_S
+
+
+def _takes_no_time(cue: Sequence[Shown]) -> bool:
+    return _milliseconds(cue[0].word.start_s) == _milliseconds(cue[-1].word.end_s)
 
 
 def _text(cue: Sequence[Shown]) -> str:
@@ -231,6 +270,9 @@ def _escaped(text: str) -> str:
 
 def _clock(seconds: float, point: str) -> str:
     """Hours, minutes, seconds and milliseconds."""
-    milliseconds = round(1000 * seconds)
-    minutes, rest = divmod(milliseconds, 60_000)
+    minutes, rest = divmod(_milliseconds(seconds), 60_000)
     return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{point}{rest % 1000:03}"
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(1000 * seconds)

@@ -73,8 +73,8 @@ def speak(options: argparse.Namespace, utter: Callable[[SpeechRequest], Iterable
         asked = SpeechRequest(text, voice, words=True, **how)
         return captions.watch(text or said(asked.turns), utter(asked))
 
-    deliver(options, captioned)
-    captions.write()
+    with captions.written():
+        deliver(options, captioned)
     if "estimate" in captions.method and not options.quiet:
         tell("word times are an estimate")
 

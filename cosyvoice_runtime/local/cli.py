@@ -11,6 +11,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -182,9 +183,8 @@ def speak(options: argparse.Namespace) -> None:
             chunks = captions.watch("\n".join([text, *(turn.text for turn in turns)]), chunks)
         return levelled(at_rate(chunks, rate), options.target_lufs, whole=options.offline)
 
-    deliver(options, utter)
-    if captions is not None:
-        captions.write()
+    with nullcontext() if captions is None else captions.written():
+        deliver(options, utter)
 
 
 def _turns(options: argparse.Namespace) -> list[Turn]:
