@@ -42,6 +42,7 @@ from cosyvoice_runtime.local.speech_options import (
     add_common,
     add_manner,
     add_voice,
+    check_voice,
 )
 from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text import TextFrontEnd
@@ -83,6 +84,7 @@ def book(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             spoken on, which leaves what is spoken by then.
     """
     check_output(options.output)
+    check_voice(options)
     files = asked_files(options)
     for path in files:
         check_captions(path)

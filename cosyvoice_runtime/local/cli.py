@@ -40,6 +40,7 @@ from cosyvoice_runtime.local.speech_options import (
     add_common,
     add_manner,
     add_voice,
+    check_voice,
     manner_of,
     named_voice,
     synthesizer_of,
@@ -153,6 +154,7 @@ def speak(options: argparse.Namespace) -> None:
     """Speak to a file or a loudspeaker, with a line of progress for each chunk."""
     target(options)  # Errors of the output are found before anything is loaded.
     rate = output_rate(options)
+    check_voice(options)
     if options.target_lufs is not None:
         check_target(options.target_lufs)
     turns = _turns(options)

@@ -329,6 +329,20 @@ def test_line_that_can_not_be_spoken_is_named(
     assert said.startswith("cosyvoice: line 2: ")
 
 
+@pytest.mark.parametrize("command", [["speak", "Hello."], ["book", "none.txt"]])
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (["--voice", "anna", "--reference", "me.wav"], "voice: 'anna' is not accepted; none beside --ref"),
+        (["--reference-text", "Words."], "reference_text: 'Words.' is not accepted; none without --ref"),
+    ],
+)
+def test_voice_is_one_and_words_are_those_of_a_reference(
+    refusal, tmp_path: Path, command: list[str], given: list[str], named: str
+) -> None:
+    assert named in refusal(*command, "--checkpoint", tmp_path, "-o", tmp_path / "a.wav", *given)
+
+
 @pytest.mark.parametrize("target", ["-41", "0", "nan"])
 def test_loudness_out_of_range_is_refused_before_anything_is_loaded(
     refusal, tmp_path: Path, target: str
