@@ -108,7 +108,7 @@ class BookParts:
 
     @contextmanager
     def output(self, path: Path) -> Iterator[Path]:
-        """A file to be written in the folder, which takes the place of the output when it is whole, else goes.
+        """A file to be written in the folder, which takes the place of the output when it is whole, or goes.
 
         Raises:
             StorageError: it can't be written.
