@@ -197,6 +197,7 @@ def test_killed_client_leaves_a_valid_wav(server, tmp_path):
     ("arguments", "code", "words"),
     [
         (["--url", NOWHERE], 3, b"Connection refused"),
+        (["--url", "localhost:"], 2, b"localhost:: host:port, "),
         (["--text", "fail=UNAVAILABLE"], 3, b"told to fail"),
         (["--text", "fail=INVALID_ARGUMENT"], 1, b"told to fail"),
         (["--text", "chunks=0"], 1, b"no audio"),
