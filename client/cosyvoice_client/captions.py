@@ -259,9 +259,18 @@ def _text(cue: Sequence[Shown]) -> str:
 
 
 def _timed_text(cue: Sequence[Shown]) -> str:
+    """The words with their times, of which WebVTT wants each to be later than the one before, and within."""
     first, *others = cue
-    timed = [f"{each.before}<{_clock(each.word.start_s, '.')}>{_escaped(each.word.text)}" for each in others]
-    return "".join([_escaped(first.word.text), *timed])
+    timed, last, end = (
+        _escaped(first.word.text),
+        *map(_milliseconds, (first.word.start_s, cue[-1].word.end_s)),
+    )
+    for each in others:
+        at = _milliseconds(each.word.start_s)
+        time = f"<{_clock(each.word.start_s, '.')}>" if last < at < end else ""
+        timed += f"{each.before}{time}{_escaped(each.word.text)}"
+        last = max(last, at)
+    return timed
 
 
 def _escaped(text: str) -> str:

@@ -96,6 +96,15 @@ def test_mark_that_takes_no_time_has_no_caption_of_its_own(tmp_path):
     )
 
 
+def test_times_within_a_caption_of_webvtt_go_on_and_stay_within(tmp_path):
+    words = [("One", 0.0, 0.5), ("-", 0.5, 0.5), ("-", 0.5, 0.5), ("two", 0.7, 1.0), ("-", 1.0, 1.0)]
+    watched(
+        Captions({tmp_path / "a": FILES["vtt"][1]}, str),
+        ("One - - two -", [TimedWord(*w) for w in words], 1.0),
+    )
+    assert (tmp_path / "a").read_text().endswith("\nOne <00:00:00.500>- - <00:00:00.700>two -\n")
+
+
 @pytest.mark.parametrize("heard", [True, False])
 def test_words_before_an_error_are_written_and_an_older_file_stays(tmp_path, heard):
     path = tmp_path / "a.srt"
