@@ -228,10 +228,18 @@ def without_tags(text: str) -> str:
 
 
 def cues_of(shown: Iterable[Shown]) -> Iterator[list[Shown]]:
-    """Captions of a line at most, which end with sentences and before pauses."""
+    """Captions of a line at most, which end with sentences and before pauses.
+
+    A word that takes no time, such as a mark or what stands in a block of code, is shown within one alone.
+    """
     cue: list[Shown] = []
     for each in shown:
-        if cue and _ends(cue, each):
+        ends = bool(cue) and _ends(cue, each)
+        if _milliseconds(each.word.start_s) == _milliseconds(each.word.end_s):
+            if cue and not (ends and each.before):
+                cue.append(each)
+            continue
+        if ends:
             yield cue
             cue = []
         cue.append(each)
@@ -240,17 +248,10 @@ def cues_of(shown: Iterable[Shown]) -> Iterator[list[Shown]]:
 
 
 def _ends(cue: Sequence[Shown], following: Shown) -> bool:
-    """Whether a caption ends before this word. Marks that take no time have no caption of their own."""
     last = cue[-1].word
-    if _takes_no_time([following]) or _takes_no_time(cue):
-        return False
     length = len(_text([*cue, following]))
     pause_s = following.word.start_s - last.end_s
     return length > MOST_CHARACTERS or last.text.endswith(SENTENCE_ENDS) or pause_s > PAUSE_S
-
-
-def _takes_no_time(cue: Sequence[Shown]) -> bool:
-    return _milliseconds(cue[0].word.start_s) == _milliseconds(cue[-1].word.end_s)
 
 
 def _text(cue: Sequence[Shown]) -> str:

@@ -87,12 +87,21 @@ def test_caption_is_one_line_at_most_and_ends_before_a_pause(tmp_path):
     assert " ".join(lines) == text
 
 
-def test_mark_that_takes_no_time_has_no_caption_of_its_own(tmp_path):
+def test_what_takes_no_time_has_no_caption_of_its_own(tmp_path):
     path = tmp_path / "a.srt"
-    words = [("#", 0.2, 0.2), ("One.", 1.0, 1.5), ("#", 1.9, 1.9), ("Two", 2.5, 3.0), ("-", 4.0, 4.0004)]
-    watched(Captions({path: FILES["srt"][1]}, str), ("# One.\n# Two\n-", [TimedWord(*w) for w in words], 5.0))
+    sent = "# 走. ## Two - three\n```\ncode\n```"
+    words = [
+        ("#", 0.2, 0.2),
+        ("走", 1.0, 1.5),
+        (".", 1.5, 1.5),
+        ("##", 1.9, 1.9),
+        ("Two", 2.5, 3.0),
+        ("-", 3.0, 3.0),
+    ]
+    words += [("three", 3.0, 3.5), ("```", 4.1, 4.1), ("code", 4.1, 4.1), ("```", 4.1, 4.1004)]
+    watched(Captions({path: FILES["srt"][1]}, str), (sent, [TimedWord(*word) for word in words], 5.0))
     assert path.read_text() == (
-        "1\n00:00:00,200 --> 00:00:01,900\n# One. #\n\n2\n00:00:02,500 --> 00:00:04,000\nTwo -\n"
+        "1\n00:00:01,000 --> 00:00:01,500\n走.\n\n2\n00:00:02,500 --> 00:00:03,500\nTwo - three\n"
     )
 
 
