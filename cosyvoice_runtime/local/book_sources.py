@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from cosyvoice_client import request as client_request
 from cosyvoice_client.captions import asked_files
+from cosyvoice_client.delivery import tell
 from cosyvoice_client.errors import RefusedError, UnavailableError
 from cosyvoice_client.reference import read_reference
 from cosyvoice_client.words import TimedWord
@@ -40,6 +41,8 @@ TIMEOUT_S = 60.0
 MOST_REFUSALS = 100
 """How often a full server is asked for one passage. Whoever comes back when it says has a turn, so that a few
 times are enough."""
+AWAY_S, MOST_LOSSES = 5.0, 12
+"""Seconds before a lost server is asked again, and how often: a minute, in which it may start anew."""
 
 
 class BookSource(SpeechSource, Protocol):
@@ -115,6 +118,7 @@ class ServerSource:
         from cosyvoice_client.grpc_client import SpeechClient
 
         self._client = SpeechClient(options.server, timeout_s=TIMEOUT_S)
+        self._has_spoken = False
         self._reference = None
         if options.reference is not None:
             self._reference = read_reference(options.reference, options.reference_text)
@@ -131,24 +135,30 @@ class ServerSource:
         }
 
     def speak(self, text: str, seed: int) -> Iterator[Stretch]:
-        """Speak a text, as the server sends it; a server that is full is asked again when it says.
+        """Speak a text; a server that is full is asked again when it says, and one that was lost in a while.
 
         Raises:
-            ClientError: the server can't be reached, fails or stays full; or captions are asked for, and it
-                tells no words.
+            ClientError: the server can't be reached, fails, stays full or away; or captions are asked for,
+                and it tells no words.
         """
         request = self._request(text, seed)
-        for refusals in count(1):
-            heard = False
+        for tries in count(1):
             try:
-                for stretch in self._spoken(request):
-                    heard = True
-                    yield stretch
-                return
+                stretches = list(self._spoken(request))
+                break
             except UnavailableError as error:
-                if heard or error.retry_after_s is None or refusals == MOST_REFUSALS:
+                wait_s = error.retry_after_s
+                if tries >= (MOST_LOSSES if wait_s is None else MOST_REFUSALS) or not self._is_there(error):
                     raise
-                time.sleep(error.retry_after_s)
+                if not self._options.quiet and tries == 1:
+                    tell(f"{error}; waiting")
+                time.sleep(AWAY_S if wait_s is None else wait_s)
+        self._has_spoken = True
+        yield from stretches
+
+    def _is_there(self, error: UnavailableError) -> bool:
+        """Whether a server is behind the address, which has spoken, or has said when to come back."""
+        return self._has_spoken or error.retry_after_s is not None
 
     def _spoken(self, request: client_request.SpeechRequest) -> Iterator[Stretch]:
         with closing(self._client.speak(request)) as chunks:

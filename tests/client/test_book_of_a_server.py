@@ -11,6 +11,8 @@ import pytest
 import soundfile
 
 from cosyvoice_client import AudioChunk, SpeechClient, SpeechRequest, UnavailableError
+from cosyvoice_client.errors import LostError
+from cosyvoice_runtime.book.reader import Stretch
 from cosyvoice_runtime.local import book_sources
 from cosyvoice_runtime.local.cli import main
 from fake_server import coded
@@ -64,46 +66,75 @@ def test_server_that_tells_no_words_costs_no_book(read, tmp_path: Path, capsys) 
     assert "the server told none" in capsys.readouterr().err
 
 
-def test_book_goes_on_after_a_server_has_failed(server, read, tmp_path: Path, capsys) -> None:
+@pytest.fixture
+def waited(monkeypatch) -> list[float]:
+    """The seconds for which the command has waited, which pass at once."""
+    seconds = list[float]()
+    monkeypatch.setattr(book_sources.time, "sleep", seconds.append)
+    monkeypatch.setattr(book_sources, "MOST_REFUSALS", 3)
+    monkeypatch.setattr(book_sources, "MOST_LOSSES", 2)
+    return seconds
+
+
+def test_book_goes_on_after_a_server_has_failed(server, read, waited, tmp_path: Path, capsys) -> None:
     failing = "id=1 chunks=2 fail=UNAVAILABLE fail_after=1"
     texts = [*TEXTS[:2], failing]
     assert read(texts, "--seed", 1) == 1
-    assert "speech: told to fail" in capsys.readouterr().err
+    assert waited == [book_sources.AWAY_S]
+    assert "speech: told to fail; waiting" in capsys.readouterr().err
     before = server.report()["finished"]
     assert read(texts) == 1
+    assert len(waited) == 1  # Where nothing was spoken, the address may be wrong.
     assert server.report()["finished"] == before
     assert len(list((tmp_path / "book.wav.parts").glob("*.flac"))) == 2
 
 
+class Troubled:
+    """A client of a server that tells these errors first, each behind a chunk."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, errors: list[UnavailableError]) -> None:
+        self._speak, self._errors = SpeechClient.speak, errors
+        monkeypatch.setattr(SpeechClient, "speak", lambda *given: self.speak(*given))
+
+    def speak(self, client: SpeechClient, request: SpeechRequest) -> Iterator[AudioChunk]:
+        for chunk in self._speak(client, request):
+            yield chunk
+            if self._errors:
+                raise self._errors.pop(0)
+
+
 @pytest.mark.parametrize(("refusals", "status"), [(2, 0), (3, 1)])
 def test_full_server_is_asked_again_when_it_says(
-    read, tmp_path: Path, monkeypatch, capsys, refusals: int, status: int
+    read, waited, tmp_path: Path, monkeypatch, capsys, refusals: int, status: int
 ) -> None:
-    speak, left, waited = SpeechClient.speak, [refusals], list[float]()
-
-    def busy(client: SpeechClient, request: SpeechRequest) -> Iterator[AudioChunk]:
-        if left[0]:
-            left[0] -= 1
-            raise UnavailableError("speech: full; try again in 1.5 s")
-        yield from speak(client, request)
-
-    monkeypatch.setattr(SpeechClient, "speak", busy)
-    monkeypatch.setattr(book_sources, "MOST_REFUSALS", 3)
-    monkeypatch.setattr(book_sources.time, "sleep", waited.append)
+    Troubled(monkeypatch, [UnavailableError("full; try again in 1.5 s")] * refusals)
     assert read(TEXTS[:1]) == status
     assert waited == [1.5, 1.5]
+    said = capsys.readouterr().err
+    assert said.count("full; try again in 1.5 s; waiting") == 1
     if status:
-        assert "speech: full; try again in 1.5 s" in capsys.readouterr().err
+        assert "cosyvoice: full; try again in 1.5 s" in said
     else:
         assert np.array_equal(soundfile.read(tmp_path / "book.wav", dtype="int16")[0], coded(3, 2))
 
 
-def test_server_that_fails_amid_a_passage_is_not_asked_for_it_again(server, read, capsys) -> None:
-    failing = "id=1 chunks=2 fail=UNAVAILABLE fail_after=1 says=busy;_try_again_in_0.1_s"
-    before = server.report()["failed"]
-    assert read([failing]) == 1
-    assert "busy; try again in 0.1 s" in capsys.readouterr().err
-    assert server.report()["failed"] == before + 1
+def test_passage_amid_which_its_server_is_lost_is_heard_once(
+    read, waited, tmp_path: Path, monkeypatch
+) -> None:
+    assert read(TEXTS[:2], "--keep-parts") == 0
+    whole = (tmp_path / "book.wav").read_bytes()
+    assert read(TEXTS[:1], "--restart", "--keep-parts") == 0
+    speak = book_sources.ServerSource.speak
+
+    def has_spoken(source: book_sources.ServerSource, text: str, seed: int) -> Iterator[Stretch]:
+        source._has_spoken = True
+        return speak(source, text, seed)
+
+    monkeypatch.setattr(book_sources.ServerSource, "speak", has_spoken)
+    Troubled(monkeypatch, [LostError("gone")])
+    assert read(TEXTS[:2]) == 0
+    assert waited == [book_sources.AWAY_S]
+    assert (tmp_path / "book.wav").read_bytes() == whole
 
 
 @pytest.mark.parametrize(
