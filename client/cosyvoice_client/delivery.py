@@ -73,6 +73,8 @@ def output_rate(options: argparse.Namespace) -> int | None:
 def texts(given: str) -> Iterator[tuple[str, str]]:
     """The text given, or the lines of standard input, each as soon as it is there and with its place.
 
+    Lines without a letter or a digit, such as ornaments between two scenes, are passed over as empty ones are.
+
     Raises:
         InvalidArgumentError: a line is no UTF-8, or standard input is closed.
     """
@@ -86,7 +88,7 @@ def texts(given: str) -> Iterator[tuple[str, str]]:
             text = line.decode().strip()
         except UnicodeDecodeError:
             raise InvalidArgumentError(f"line {number}: valid UTF-8 is expected") from None
-        if text:
+        if any(map(str.isalnum, text)):
             yield f"line {number}", text
 
 

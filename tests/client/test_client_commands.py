@@ -111,7 +111,7 @@ def test_standard_output_holds_nothing_but_samples(server):
 
 
 def test_lines_of_a_pipe_are_one_recording(server, tmp_path):
-    lines = b"id=4 chunks=2\n\n   \nid=5 chunks=3\n"
+    lines = "id=4 chunks=2\n\n   \n* * *\n—🙂\nid=5 chunks=3\n".encode()
     for program, url in (("grpc_client.py", server.grpc_url), ("http_client.py", server.http_url)):
         done = command(program, "--url", url, "--text", "-", "-o", tmp_path / "a.wav", input=lines)
         assert done.returncode == 0
@@ -143,7 +143,7 @@ def test_failure_names_the_line_and_keeps_what_was_spoken(server, tmp_path, prog
     assert np.array_equal(samples(tmp_path / "a.wav"), coded(4, 2))
 
 
-@pytest.mark.parametrize("lines", [b"", b"\n \n"])
+@pytest.mark.parametrize("lines", [b"", b"\n \n", b"***\n"])
 def test_pipe_without_a_text_is_an_error(server, tmp_path, lines):
     done = speak(server, "-", input=lines, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, b"error: standard input: no line has a text\n")

@@ -324,7 +324,7 @@ def test_lines_of_a_pipe_are_spoken_one_after_the_other(
 def test_line_that_can_not_be_spoken_is_named(
     refusal, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"\n!!!\n")))
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"\n<speak>Hi.\n")))
     said = refusal("speak", "--checkpoint", tiny_checkpoint, "-o", tmp_path / "speech.wav", "--quiet", "-")
     assert said.startswith("cosyvoice: line 2: ")
 
