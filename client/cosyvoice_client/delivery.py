@@ -73,7 +73,7 @@ def output_rate(options: argparse.Namespace) -> int | None:
 def texts(given: str) -> Iterator[tuple[str, str]]:
     """The text given, or the lines of standard input, each as soon as it is there and with its place.
 
-    Lines without a letter or a digit, such as ornaments between two scenes, are passed over as empty ones are.
+    Lines without a letter or digit, such as ornaments between scenes, are passed over as empty ones are.
 
     Raises:
         InvalidArgumentError: a line is no UTF-8, or standard input is closed.
