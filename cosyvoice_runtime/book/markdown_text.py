@@ -14,7 +14,8 @@ from cosyvoice_runtime.book.pages import Page
 CHAPTER_LEVELS = ("h1", "h2")
 SILENT = ("fence", "code_block")
 """Blocks that are not read aloud."""
-_FRONT_MATTER = re.compile(r"---\n((?:[^\n]*\n)*?)---\n")
+_FRONT_MATTER = re.compile(r"---\n((?:(?:\w[\w.-]*:[^\n]*|[ \t#-][^\n]*)?\n)*?)---\n")
+"""Matches fields with their lists, remarks and empty lines, but no prose between two rules."""
 
 
 def book_of_markdown(text: str) -> Book:
