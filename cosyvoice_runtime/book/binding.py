@@ -110,8 +110,8 @@ def bind(path: Path, stretches: Iterable[Pcm], imprint: Imprint) -> None:
 def _write_wav(path: Path, stretches: Iterable[Pcm], imprint: Imprint) -> None:
     length, rate = imprint.chapters[-1].end, imprint.sample_rate
     if length > MOST_WAV_SAMPLES:
-        hours = f"{length / rate / 3600:.0f} hours"
-        raise InvalidInput("output", str(path), f"{hours} don't fit into a wav file; use .m4b")
+        hours, kept = f"{length / rate / 3600:.0f} hours", "rename the folder of its parts alike"
+        raise InvalidInput("output", str(path), f"{hours} don't fit into a wav file; use .m4b, and {kept}")
     with WholeFile(path, "wb") as file, wave.open(file, "wb") as wav:
         wav.setparams((1, 2, rate, length, "NONE", ""))
         for samples in stretches:
