@@ -96,7 +96,7 @@ def test_wav_holds_all_samples(tmp_path: Path) -> None:
 
 
 def test_wav_that_would_be_too_long_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="30 hours don't fit into a wav file; use .m4b, and rename"):
+    with pytest.raises(InvalidInput, match=r"30 hours don't fit into a wav file; use \.m4b, and rename"):
         bind(tmp_path / "a.wav", [], Imprint("Sea", "", [ChapterMark("One", 0, 30 * 3600 * RATE)], RATE))
 
 
