@@ -25,8 +25,12 @@ PAUSE_S = 0.5
 SENTENCE_ENDS = tuple(".!?…。！？")
 
 
+PARAGRAPH = "\n\n"
+
+
 class Shown(NamedTuple):
-    """A word, and what stands between it and the word before, which is empty where a text begins."""
+    """A word, and what stands between it and the word before: :data:`PARAGRAPH` where a text or a paragraph,
+    such as a turn of another speaker, begins."""
 
     word: TimedWord
     before: str
@@ -106,6 +110,9 @@ class Captions:
             write_captions(path, written(self._shown, self.method))
 
 
+_PARAGRAPH = re.compile(r"\n\s*\n")
+
+
 def shown_of(text: str, words: Iterable[TimedWord], start_s: float, unit: WordUnit) -> Iterator[Shown]:
     """The words of a text that begins at this second, and what stands before each in it.
 
@@ -116,10 +123,12 @@ def shown_of(text: str, words: Iterable[TimedWord], start_s: float, unit: WordUn
         joined = ChineseWords(text)
         words = [*joined.push(words), *joined.finish()]
     place = 0
-    for word in words:
+    for number, word in enumerate(words):
         start = text.find(word.text, place)
         between = " " if start < 0 else text[place:start]
-        before = " ".join(between.split()) or (" " if between and place else "")
+        before = " ".join(between.split()) or (" " if between else "")
+        if not number or _PARAGRAPH.search(between):
+            before = PARAGRAPH
         place = place if start < 0 else start + len(word.text)
         yield Shown(TimedWord(word.text, word.start_s + start_s, word.end_s + start_s), before)
 
@@ -228,26 +237,32 @@ def without_tags(text: str) -> str:
 
 
 def cues_of(shown: Iterable[Shown]) -> Iterator[list[Shown]]:
-    """Captions of a line at most, which end with sentences and before pauses.
+    """Captions of a line at most, which end with sentences and paragraphs, and before pauses.
 
     A word that takes no time, such as a mark or what stands in a block of code, is shown within one alone.
     """
     cue: list[Shown] = []
+    begins = False  # a paragraph, whose first word is not shown
     for each in shown:
+        if begins:
+            each = each._replace(before=PARAGRAPH)
         ends = bool(cue) and _ends(cue, each)
-        if _milliseconds(each.word.start_s) == _milliseconds(each.word.end_s):
-            if cue and not (ends and each.before):
-                cue.append(each)
-            continue
-        if ends:
+        takes_time = _milliseconds(each.word.start_s) < _milliseconds(each.word.end_s)
+        if takes_time and ends:
             yield cue
             cue = []
-        cue.append(each)
+        if takes_time or (cue and not (ends and each.before)):
+            cue.append(each)
+            begins = False
+        else:
+            begins = each.before == PARAGRAPH
     if cue:
         yield cue
 
 
 def _ends(cue: Sequence[Shown], following: Shown) -> bool:
+    if following.before == PARAGRAPH:
+        return True
     last = cue[-1].word
     length = len(_text([*cue, following]))
     pause_s = following.word.start_s - last.end_s

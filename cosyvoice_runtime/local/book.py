@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -182,7 +181,4 @@ def _shown(
     """All words of a book, as captions show them."""
     for passage, key, start in zip(passages, keys_of(passages), timeline.starts, strict=True):
         text = blanked(passage.text, options.markup)
-        words = shown_of(text, parts.words(key), start / rate, options.word_unit)
-        first = next(words, None)
-        if first is not None:
-            yield from chain([first._replace(before=" ")], words)
+        yield from shown_of(text, parts.words(key), start / rate, options.word_unit)

@@ -182,7 +182,7 @@ def speak(options: argparse.Namespace) -> None:
     def utter(text: str) -> Iterator[AudioChunk]:
         chunks = _spoken(synthesizer, partial(request, text), words=captions is not None, quiet=options.quiet)
         if captions is not None:
-            chunks = captions.watch("\n".join([text, *(turn.text for turn in turns)]), chunks)
+            chunks = captions.watch("\n\n".join([text, *(turn.text for turn in turns)]), chunks)
         return levelled(at_rate(chunks, rate), options.target_lufs, whole=options.offline)
 
     with nullcontext() if captions is None else captions.written():

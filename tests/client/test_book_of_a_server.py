@@ -55,7 +55,7 @@ def test_captions_have_the_words_of_the_server(read, tmp_path: Path) -> None:
     assert read(texts, "--vtt", tmp_path / "a.vtt", "--keep-parts") == 0
     told = (tmp_path / "a.vtt").read_text("utf-8")
     assert "Word times by attention." in told
-    assert "0<" in told  # The fake names words by the numbers of their chunks.
+    assert "0 <" in told  # The fake names words by the numbers of their chunks.
     (tmp_path / "book.wav").unlink()
     assert read(texts, "--words", tmp_path / "a.json") == 0  # The parts know how they were timed.
     assert json.loads((tmp_path / "a.json").read_text("utf-8"))["method"] == "attention"

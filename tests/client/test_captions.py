@@ -13,6 +13,7 @@ import pytest
 from cosyvoice_client.captions import FILES, Captions, add_caption_files, asked_files, without_tags
 from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.errors import InvalidArgumentError, RefusedError
+from cosyvoice_client.script import said
 from cosyvoice_client.words import TimedWord
 from cosyvoice_runtime.text.markup.unsaid import blanked
 
@@ -103,6 +104,17 @@ def test_what_takes_no_time_has_no_caption_of_its_own(tmp_path):
     assert path.read_text() == (
         "1\n00:00:01,000 --> 00:00:01,500\n走.\n\n2\n00:00:02,500 --> 00:00:03,500\nTwo - three\n"
     )
+
+
+def test_caption_ends_with_a_text_and_with_a_turn(tmp_path):
+    path = tmp_path / "a.srt"
+    talk = said([{"text": "Hi there"}, {"text": "- Yes\nor no"}])
+    spoken = []
+    for text, words in ((talk, ["Hi", "there", "-", "Yes", "or", "no"]), ("So", ["So"])):
+        timed = [TimedWord(word, at / 2, at / 2 + 0.5 * (word != "-")) for at, word in enumerate(words)]
+        spoken.append((text, timed, 2.5))
+    watched(Captions({path: FILES["srt"][1]}, str), *spoken)
+    assert path.read_text().split("\n")[2::4] == ["Hi there", "Yes or no", "So"]
 
 
 def test_times_within_a_caption_of_webvtt_go_on_and_stay_within(tmp_path):
