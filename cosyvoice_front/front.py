@@ -28,7 +28,7 @@ from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
 from cosyvoice_front.speaker_words import SpeakerWords
 from cosyvoice_front.speech import SpeechBody
-from cosyvoice_front.spoken import Speech, Tally, as_events, encoded, placed
+from cosyvoice_front.spoken import Speech, Tally, as_events, as_file, encoded, placed
 from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.voices import Voices
 from cosyvoice_runtime.process.audit_log import AuditLog
@@ -80,6 +80,8 @@ class Front:
         if body.as_events:
             speakers = [turn.voice_name for turn in body.turns or ()]
             pieces = as_events(pieces, speech.tally, body.characters, body.speed, speakers, speech.words)
+        else:
+            pieces = as_file(pieces, speech.tally)
         return StreamedResponse(
             pieces,
             {

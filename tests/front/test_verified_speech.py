@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import http.client
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,15 +24,15 @@ OF_SEGMENTS = [
 
 
 class VerifyingUpstream(FakeUpstream):
-    """Tells what it has found with each chunk, if it is asked for."""
+    """Tells what it has found with each chunk, if it is asked for, and ends then for this reason."""
+
+    reason = "incomplete"
 
     async def speak(self, request, request_id="", name=None):
         found = iter(OF_SEGMENTS)
         async for chunk in super().speak(request, request_id, name):
             told = next(found) if request.verify else None
-            yield dataclasses.replace(
-                chunk, verification=told, finish_reason="incomplete" if told else "stop"
-            )
+            yield dataclasses.replace(chunk, verification=told, finish_reason=self.reason if told else "stop")
 
 
 @pytest.fixture
@@ -52,7 +53,16 @@ def test_nothing_is_verified_unasked(front, upstream):
     assert upstream.requests[0].verify is None
 
 
+@pytest.mark.parametrize("loudness", [{}, {"target_lufs": -20, "stream": False}])
+def test_speech_alone_that_has_stalled_ends_unfinished(front, loudness):
+    with pytest.raises(http.client.IncompleteRead) as cut:
+        ask(front, verify="retry", response_format="pcm", **loudness)
+    assert len(cut.value.partial) == 2 * 24_000 * 16 // 10
+    front.wait_until(lambda: front.streams == 0)
+
+
 def test_speech_alone_is_drawn_again_and_has_no_report(front, upstream):
+    upstream.reason = "stop"
     assert ask(front, verify="retry").status == 200
     assert upstream.requests[0].verify == "retry"
     for way in ("report", "always"):
