@@ -17,6 +17,8 @@ from cosyvoice_client.writer import STDOUT, Write, audio_writer, check_target, r
 STDIN = "-"
 """As a text: the lines of standard input."""
 DEFAULT_OUTPUT = "speech.wav"
+INCOMPLETE = "incomplete"
+"""The ``finish_reason`` of speech that has stalled, behind which the rest of its text is not spoken."""
 
 Utter = Callable[[str], Iterable[AudioChunk]]
 
@@ -27,8 +29,8 @@ def deliver(options: argparse.Namespace, utter: Utter) -> None:
     The file is made when the first chunk is there, so that a failed request leaves an older one alone.
 
     Raises:
-        ClientError: ``utter`` did, there was no speech, or it can't be written or played; of a line of
-            standard input it says which.
+        ClientError: ``utter`` did, there was no speech, it stalled, or it can't be written or played; of a
+            line of standard input it says which.
     """
     output, rate = target(options), output_rate(options)
     with ExitStack() as resources:
@@ -168,9 +170,12 @@ class Progress:
 
 
 def _named(place: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
-    """The same chunks; their error says where the text stands."""
+    """The same chunks; their error, and that of speech that has stalled, says where the text stands."""
     try:
-        yield from chunks
+        for chunk in chunks:
+            yield chunk
+            if chunk.finish_reason == INCOMPLETE:
+                raise RefusedError("the speech has stalled amid its text; the rest of it is not spoken")
     except ClientError as error:
         if place:
             error.name(place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import signal
@@ -10,12 +11,14 @@ import subprocess
 import sys
 import wave
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import soundfile
 
-from cosyvoice_client import g711
+from cosyvoice_client import AudioChunk, RefusedError, g711
+from cosyvoice_client.delivery import deliver
 from cosyvoice_client.pcm import pcm16
 from cosyvoice_client.resampler import StreamResampler
 from eventually import eventually
@@ -141,6 +144,16 @@ def test_failure_names_the_line_and_keeps_what_was_spoken(server, tmp_path, prog
     assert done.stderr.startswith(b"error: line 3: ")
     assert b"told to fail" in done.stderr
     assert np.array_equal(samples(tmp_path / "a.wav"), coded(4, 2))
+
+
+def test_speech_that_has_stalled_is_an_error_behind_its_samples(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One.\nTwo.\n")))
+    output = str(tmp_path / "a.wav")
+    options = SimpleNamespace(text="-", output=output, sample_rate=None, play=False, quiet=True)
+    stalled = AudioChunk(np.ones(2400, np.float32), 0.0, "incomplete")
+    with pytest.raises(RefusedError, match="line 1: the speech has stalled amid its text"):
+        deliver(options, lambda text: [stalled])
+    assert len(samples(tmp_path / "a.wav")) == 2400
 
 
 @pytest.mark.parametrize("lines", [b"", b"\n \n", b"***\n"])
