@@ -63,13 +63,10 @@ def output_rate(options: argparse.Namespace) -> int | None:
     """Samples per second that are written and played; None for those of the speech.
 
     Raises:
-        InvalidArgumentError: a file of G.711 can't have the rate that is asked for.
+        InvalidArgumentError: the file can't have the rate that is asked for.
     """
     asked: int | None = options.sample_rate
-    own = None if options.output is None else rate_of(options.output)
-    if asked is not None and own not in (None, asked):
-        raise InvalidArgumentError(f"--sample-rate: {asked} is not {own}, which {options.output} has")
-    return own or asked
+    return asked if options.output is None else rate_of(options.output, asked)
 
 
 def texts(given: str) -> Iterator[tuple[str, str]]:

@@ -100,11 +100,12 @@ def test_file_of_a_telephone_holds_the_speech_resampled(server, tmp_path, progra
         assert target.read_bytes() == (g711.encode(law, expected) if law else expected.tobytes())
 
 
-def test_file_of_g711_of_another_rate_is_refused_before_anything_is_sent(tmp_path):
-    arguments = ["--text", "Hello.", "--url", NOWHERE, "-o", tmp_path / "a.ulaw", "--sample-rate", "16000"]
+@pytest.mark.parametrize(("name", "rate", "own"), [("a.ulaw", 16_000, 8_000), ("a.opus", 44_100, 48_000)])
+def test_rate_that_a_file_can_not_have_is_refused_before_anything_is_sent(tmp_path, name, rate, own):
+    arguments = ["--text", "Hello.", "--url", NOWHERE, "-o", tmp_path / name, "--sample-rate", str(rate)]
     done = command("grpc_client.py", *arguments)
     assert done.returncode == 2
-    assert b"--sample-rate: 16000 is not 8000" in done.stderr
+    assert f"--sample-rate: {rate} is not {own}, which {tmp_path / name} can have" in done.stderr.decode()
 
 
 def test_standard_output_holds_nothing_but_samples(server):
