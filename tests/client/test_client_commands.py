@@ -100,6 +100,13 @@ def test_file_of_a_telephone_holds_the_speech_resampled(server, tmp_path, progra
         assert target.read_bytes() == (g711.encode(law, expected) if law else expected.tobytes())
 
 
+@pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf"])
+def test_timeout_that_is_none_is_refused_before_anything_is_sent(timeout):
+    done = command("grpc_client.py", "--text", "Hello.", "--url", NOWHERE, "--timeout", timeout)
+    assert done.returncode == 2
+    assert f"--timeout: {timeout} is no time of more than 0 seconds" in done.stderr.decode()
+
+
 @pytest.mark.parametrize(("name", "rate", "own"), [("a.ulaw", 16_000, 8_000), ("a.opus", 44_100, 48_000)])
 def test_rate_that_a_file_can_not_have_is_refused_before_anything_is_sent(tmp_path, name, rate, own):
     arguments = ["--text", "Hello.", "--url", NOWHERE, "-o", tmp_path / name, "--sample-rate", str(rate)]
