@@ -169,10 +169,12 @@ class Progress:
 def _named(place: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
     """The same chunks; their error, and that of speech that has stalled, says where the text stands."""
     try:
+        has_stalled = False
         for chunk in chunks:
             yield chunk
-            if chunk.finish_reason == INCOMPLETE:
-                raise RefusedError("the speech has stalled amid its text; the rest of it is not spoken")
+            has_stalled |= chunk.finish_reason == INCOMPLETE
+        if has_stalled:
+            raise RefusedError("the speech has stalled amid its text; the rest of it is not spoken")
     except ClientError as error:
         if place:
             error.name(place)

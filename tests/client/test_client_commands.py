@@ -158,10 +158,10 @@ def test_speech_that_has_stalled_is_an_error_behind_its_samples(tmp_path, monkey
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One.\nTwo.\n")))
     output = str(tmp_path / "a.wav")
     options = SimpleNamespace(text="-", output=output, sample_rate=None, play=False, quiet=True)
-    stalled = AudioChunk(np.ones(2400, np.float32), 0.0, "incomplete")
+    stalled = [AudioChunk(np.ones(2400, np.float32), 0.0, reason) for reason in ("incomplete", "")]
     with pytest.raises(RefusedError, match="line 1: the speech has stalled amid its text"):
-        deliver(options, lambda text: [stalled])
-    assert len(samples(tmp_path / "a.wav")) == 2400
+        deliver(options, lambda text: stalled)
+    assert len(samples(tmp_path / "a.wav")) == 4800
 
 
 @pytest.mark.parametrize("lines", [b"", b"\n \n", b"***\n"])
