@@ -80,8 +80,6 @@ class Front:
         if body.as_events:
             speakers = [turn.voice_name for turn in body.turns or ()]
             pieces = as_events(pieces, speech.tally, body.characters, body.speed, speakers, speech.words)
-        else:
-            pieces = as_file(pieces, speech.tally)
         return StreamedResponse(
             pieces,
             {
@@ -125,6 +123,8 @@ class Front:
             tally,
             instant=body.target_lufs is None and is_instant(body.response_format, body.rate),
         )
+        if not body.as_events:
+            pieces = as_file(pieces, tally)
         pieces = placed(pieces, self.place(owner, body.characters, tally))
         return Speech(pieces, tally, body.rate, request.seed, reference.note if reference else "", words)
 

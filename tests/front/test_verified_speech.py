@@ -13,7 +13,7 @@ from cosyvoice_client import SpeechRequest
 from cosyvoice_client.chunk import read_chunk
 from decoded import events
 from fake_upstream import FakeUpstream, tone
-from raw_http import ask
+from raw_http import ask, send
 
 FINDING = {"kind": "skipped", "text": "said here", "start": 16, "end": 25}
 OF_SEGMENTS = [
@@ -59,6 +59,7 @@ def test_speech_alone_that_has_stalled_ends_unfinished(front, loudness):
         ask(front, verify="retry", response_format="pcm", **loudness)
     assert len(cut.value.partial) == 2 * 24_000 * 16 // 10
     front.wait_until(lambda: front.streams == 0)
+    assert 'utterances_total{ending="failed"} 1.0' in send(front, "GET", "/metrics").body.decode()
 
 
 def test_speech_alone_is_drawn_again_and_has_no_report(front, upstream):
