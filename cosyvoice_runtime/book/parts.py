@@ -8,7 +8,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,6 +84,13 @@ class BookParts:
         _keep(self._sound(key), sound.getvalue())
         _keep(self._about(key), json.dumps(content, ensure_ascii=False).encode())
         return Part(len(samples), sample_rate, words_by)
+
+    def refuse_others(self, keys: Iterable[str]) -> None:
+        """Raise a StorageError where passages are kept, and none of them is of the book with these keys."""
+        kept = {path.stem for path in self.directory.iterdir() if _ABOUT.fullmatch(path.name)}
+        if kept and kept.isdisjoint(keys):
+            told = f"it keeps {len(kept)} passages of another book, which would be lost"
+            raise StorageError(f"{self.directory}: {told}; name another output, or begin anew: --restart")
 
     def read(self, key: str) -> Part | None:
         """A passage that is kept; None where it is not, or where one of its files is damaged."""

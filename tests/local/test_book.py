@@ -166,6 +166,17 @@ def test_changed_text_is_spoken_alone_as_in_one_go(read: Read, speech: CodedSpee
     assert output.read_bytes() == gone_on
 
 
+def test_parts_of_another_book_are_not_lost(read: Read, speech: CodedSpeech, tmp_path: Path, capsys) -> None:
+    (tmp_path / "other.txt").write_text("Something else.\n\nAnd more.")
+    speech.stop_at = "It stopped."
+    assert read() == 130
+    kept = sorted((tmp_path / "out" / "book.wav.parts").iterdir())
+    assert read(book="other.txt") == 1
+    assert "it keeps 3 passages of another book" in capsys.readouterr().err
+    assert sorted((tmp_path / "out" / "book.wav.parts").iterdir()) == kept
+    assert read("--restart", book="other.txt") == 0
+
+
 def test_changed_voice_is_named_and_a_pause_or_a_title_is_none(
     read: Read, speech: CodedSpeech, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
