@@ -85,7 +85,7 @@ class Captions:
                     yield chunk
         finally:
             self._methods |= methods - {""}
-            self._shown += shown_of(self._blanked(text), words, self._end_s, self._unit)
+            self._shown += shown_of(text, self._blanked(text), words, self._end_s, self._unit)
             self._end_s += seconds
         if methods == {""}:
             raise RefusedError("words were asked for, and the server told none")
@@ -113,11 +113,14 @@ class Captions:
 _PARAGRAPH = re.compile(r"\n\s*\n")
 
 
-def shown_of(text: str, words: Iterable[TimedWord], start_s: float, unit: WordUnit) -> Iterator[Shown]:
+def shown_of(
+    sent: str, text: str, words: Iterable[TimedWord], start_s: float, unit: WordUnit
+) -> Iterator[Shown]:
     """The words of a text that begins at this second, and what stands before each in it.
 
     Args:
-        text: with spaces in the place of its tags.
+        sent: the text.
+        text: the same with spaces in the place of its tags.
     """
     if unit == "word":
         joined = ChineseWords(text)
@@ -129,8 +132,16 @@ def shown_of(text: str, words: Iterable[TimedWord], start_s: float, unit: WordUn
         before = " ".join(between.split()) or (" " if between else "")
         if not number or _PARAGRAPH.search(between):
             before = PARAGRAPH
+        elif start >= 0 and _is_behind_a_tag(word.text, sent[place:start]):
+            before = ""
         place = place if start < 0 else start + len(word.text)
         yield Shown(TimedWord(word.text, word.start_s + start_s, word.end_s + start_s), before)
+
+
+def _is_behind_a_tag(mark: str, between: str) -> bool:
+    """Whether nothing but tags stands between a mark and the word before, as in ``<b>now</b>.``."""
+    is_mark = not any(map(str.isalnum, mark))
+    return is_mark and bool(between) and not (between[0].isspace() or between[-1].isspace())
 
 
 def check_captions(path: Path) -> None:

@@ -181,4 +181,4 @@ def _shown(
     """All words of a book, as captions show them."""
     for passage, key, start in zip(passages, keys_of(passages), timeline.starts, strict=True):
         text = blanked(passage.text, options.markup)
-        yield from shown_of(text, parts.words(key), start / rate, options.word_unit)
+        yield from shown_of(passage.text, text, parts.words(key), start / rate, options.word_unit)

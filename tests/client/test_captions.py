@@ -117,6 +117,13 @@ def test_caption_ends_with_a_text_and_with_a_turn(tmp_path):
     assert path.read_text().split("\n")[2::4] == ["Hi there", "Yes or no", "So"]
 
 
+def test_mark_behind_a_tag_has_no_space_before_it_and_a_word_has(tmp_path):
+    words = [TimedWord(word, at, at + 1) for at, word in enumerate(["Go", "now", ",", "he", "!"])]
+    sent = "Go <b>now</b>,<br/>he !"
+    watched(Captions({tmp_path / "a": FILES["srt"][1]}, without_tags), (sent, words, 5.0))
+    assert (tmp_path / "a").read_text().split("\n")[2] == "Go now, he !"
+
+
 def test_times_within_a_caption_of_webvtt_go_on_and_stay_within(tmp_path):
     words = [("One", 0.0, 0.5), ("-", 0.5, 0.5), ("-", 0.5, 0.5), ("two", 0.7, 1.0), ("-", 1.0, 1.0)]
     watched(
