@@ -250,8 +250,13 @@ def without_tags(text: str) -> str:
 def cues_of(shown: Iterable[Shown]) -> Iterator[list[Shown]]:
     """Captions of a line at most, which end with sentences and paragraphs, and before pauses.
 
-    A word that takes no time, such as a mark or what stands in a block of code, is shown within one alone.
+    A word that takes no time, such as a mark or what stands in a block of code, is shown within one alone,
+    and none has nothing but marks.
     """
+    return (cue for cue in _cues(shown) if any(map(str.isalnum, _text(cue))))
+
+
+def _cues(shown: Iterable[Shown]) -> Iterator[list[Shown]]:
     cue: list[Shown] = []
     begins = False  # a paragraph, whose first word is not shown
     for each in shown:

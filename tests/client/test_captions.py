@@ -99,7 +99,7 @@ def test_what_takes_no_time_has_no_caption_of_its_own(tmp_path):
         ("Two", 2.5, 3.0),
         ("-", 3.0, 3.0),
     ]
-    words += [("three", 3.0, 3.5), ("```", 4.1, 4.1), ("code", 4.1, 4.1), ("```", 4.1, 4.1004)]
+    words += [("three", 3.0, 3.5), ("```", 4.1, 5.2), ("code", 6.0, 6.0), ("```", 6.0, 6.0004)]
     watched(Captions({path: FILES["srt"][1]}, str), (sent, [TimedWord(*word) for word in words], 5.0))
     assert path.read_text() == (
         "1\n00:00:01,000 --> 00:00:01,500\n走.\n\n2\n00:00:02,500 --> 00:00:03,500\nTwo - three\n"
