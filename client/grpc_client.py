@@ -22,8 +22,7 @@ from cosyvoice_client.request import STREAMING_MODEL
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = request_parser(__doc__, "localhost:8001", STREAMING_MODEL, timeout_s=60).parse_args(arguments)
-    client = SpeechClient(options.url, options.model, options.timeout)
-    return run(lambda: speak(options, client.speak))
+    return run(lambda: speak(options, SpeechClient(options.url, options.model, options.timeout).speak))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ EXPOSED = (
     "X-Seed",
     "X-Start-Character",
     "X-Audio-Sample-Rate",
+    "X-Sample-Rate",
     "X-Reference-Note",
     "X-AI-Generated",
     "X-Should-Retry",

@@ -32,6 +32,7 @@ PARAMETERS = {
     "lexicon": "lexicon",
     "trim_silence": "trim_silence",
     "start_character": "start_character",
+    "verify": "verify",
 }
 """The request's name of each input that the server's errors begin with."""
 REFUSALS = ("invalid_argument", "not_found")

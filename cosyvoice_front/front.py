@@ -28,7 +28,7 @@ from cosyvoice_front.response import StreamedResponse
 from cosyvoice_front.server_client import SpeechServer, Upstream
 from cosyvoice_front.speaker_words import SpeakerWords
 from cosyvoice_front.speech import SpeechBody
-from cosyvoice_front.spoken import Speech, Tally, as_events, encoded, placed
+from cosyvoice_front.spoken import Speech, Tally, as_events, as_file, encoded, placed
 from cosyvoice_front.text_fields import TextFields
 from cosyvoice_front.voices import Voices
 from cosyvoice_runtime.process.audit_log import AuditLog
@@ -123,6 +123,8 @@ class Front:
             tally,
             instant=body.target_lufs is None and is_instant(body.response_format, body.rate),
         )
+        if not body.as_events:
+            pieces = as_file(pieces, tally)
         pieces = placed(pieces, self.place(owner, body.characters, tally))
         return Speech(pieces, tally, body.rate, request.seed, reference.note if reference else "", words)
 

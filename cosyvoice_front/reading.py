@@ -56,7 +56,8 @@ class Reading:
                 raise ApiError(404, message, param="voice", code="voice_not_found")
         pause_s = request.paragraph_pause_s
         pause_s = self._settings.paragraph_pause_s if pause_s is None else pause_s
-        return [_shown(segment, pause_s) for segment in spoken]
+        between_s = request.sentence_pause_s or 0.0
+        return [_shown(segment, pause_s, between_s if at else 0.0) for at, segment in enumerate(spoken)]
 
     @cached_property
     def _front_end(self) -> TextFrontEnd:
@@ -76,11 +77,11 @@ def read_body(body: bytes, settings: FrontSettings) -> SpeechBody:
     return asked
 
 
-def _shown(segment: Segment, paragraph_pause_s: float) -> dict[str, Any]:
+def _shown(segment: Segment, paragraph_pause_s: float, before_s: float) -> dict[str, Any]:
     manner = segment.manner
     return {
         "text": segment.text.strip(),
-        "pause_s": segment.pause_s + (paragraph_pause_s if segment.begins_paragraph else 0.0),
+        "pause_s": segment.pause_s + before_s + (paragraph_pause_s if segment.begins_paragraph else 0.0),
         "rate": manner.rate,
         "voice": manner.voice or None,
     }

@@ -24,6 +24,7 @@ from cosyvoice_client import AudioChunk, ClientError, UnavailableError
 from cosyvoice_client.errors import LostError
 from cosyvoice_client.words import TimedWord
 from cosyvoice_front.joining import best_shift, joined, sound_alike
+from cosyvoice_front.spoken import INCOMPLETE
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +43,6 @@ CATCH_UP_S = 60.0
 TOLERANCE = 5e-3
 """The largest difference of two samples that is rounding, so that they are joined as they are; full scale is
 1. Batches on a CPU do by 3e-3."""
-
-INCOMPLETE = "incomplete"
-"""Why a text ends amid a segment: nothing of it is spoken behind that."""
 
 Counted = Callable[[str], None]
 """Called with ``resumed`` when another server goes on, or ``differs`` when its speech is another."""

@@ -17,7 +17,7 @@ import numpy as np
 from cosyvoice_client import AudioChunk
 from cosyvoice_client.encoders import Encoder, Samples
 from cosyvoice_front import events
-from cosyvoice_front.errors import ApiError, broken
+from cosyvoice_front.errors import SERVER, ApiError, broken
 from cosyvoice_front.rate import RATE
 from cosyvoice_front.speaker_words import SpeakerWords
 from cosyvoice_runtime.audio.fade import FadeOut
@@ -26,7 +26,9 @@ logger = logging.getLogger(__name__)
 
 FIRST_SAMPLES = 3 * RATE // 50
 """Encoded on their own, so that the first bytes don't wait until all of the first chunk is encoded."""
-HAPPINESS = ("", "stop", "length", "repetition", "incomplete")
+INCOMPLETE = "incomplete"
+"""Why speech ends that has stalled amid its text."""
+HAPPINESS = ("", "stop", "length", "repetition", INCOMPLETE)
 """Why a segment of the text ended, the happiest first."""
 
 
@@ -203,6 +205,19 @@ async def as_events(
     turns = list(zip(speakers, tally.turns_s, strict=False))
     usage = events.usage(characters, tally.tokens(speed))
     yield events.done(usage, tally.finish_reason, turns, tally.verification, tally.spoken_characters)
+
+
+async def as_file(pieces: AsyncGenerator[bytes, None], tally: Tally) -> AsyncGenerator[bytes, None]:
+    """The file alone, which only an error behind its last piece can tell to be incomplete.
+
+    Raises:
+        ApiError: the speech has stalled, and the rest of the text is not spoken.
+    """
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece
+    if tally.finish_reason == INCOMPLETE:
+        raise ApiError(500, "The speech has stalled amid its text.", type=SERVER, code="incomplete")
 
 
 async def placed(

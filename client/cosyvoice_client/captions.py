@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import html
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, get_args
 
 from cosyvoice_client.chinese_words import ChineseWords, WordUnit
 from cosyvoice_client.chunk import AudioChunk
-from cosyvoice_client.delivery import closed
+from cosyvoice_client.delivery import DEFAULT_OUTPUT, closed
 from cosyvoice_client.errors import InvalidArgumentError, RefusedError
 from cosyvoice_client.words import TimedWord
 
@@ -23,8 +25,12 @@ PAUSE_S = 0.5
 SENTENCE_ENDS = tuple(".!?…。！？")
 
 
+PARAGRAPH = "\n\n"
+
+
 class Shown(NamedTuple):
-    """A word, and what stands between it and the word before, which is empty where a text begins."""
+    """A word, and what stands between it and the word before: :data:`PARAGRAPH` where a text or a paragraph,
+    such as a turn of another speaker, begins."""
 
     word: TimedWord
     before: str
@@ -63,53 +69,87 @@ class Captions:
         return ", ".join(sorted(self._methods))
 
     def watch(self, text: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
-        """Pass on the chunks of a text, which follows the one before; words are taken when all have come.
+        """Pass on the chunks of a text, which follows the one before.
 
         Raises:
             RefusedError: no chunk tells words.
         """
         words: list[TimedWord] = []
         methods, seconds = set(), 0.0
-        with closed(chunks):
-            for chunk in chunks:
-                words += chunk.words
-                methods.add(chunk.words_by)
-                seconds += chunk.seconds
-                yield chunk
+        try:
+            with closed(chunks):
+                for chunk in chunks:
+                    words += chunk.words
+                    methods.add(chunk.words_by)
+                    seconds += chunk.seconds
+                    yield chunk
+        finally:
+            self._methods |= methods - {""}
+            self._shown += shown_of(text, self._blanked(text), words, self._end_s, self._unit)
+            self._end_s += seconds
         if methods == {""}:
             raise RefusedError("words were asked for, and the server told none")
-        self._methods |= methods - {""}
-        self._shown += shown_of(self._blanked(text), words, self._end_s, self._unit)
-        self._end_s += seconds
 
-    def write(self) -> None:
-        """Write all files; an InvalidArgumentError names one that can't be."""
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Write all files at the end, and behind an error or Ctrl-C what came before, if anything did.
+
+        Raises:
+            InvalidArgumentError: one can't be written.
+        """
+        try:
+            yield
+        except BaseException:
+            if self._shown:
+                self._write()
+            raise
+        self._write()
+
+    def _write(self) -> None:
         for path, written in self._files.items():
             write_captions(path, written(self._shown, self.method))
 
 
-def shown_of(text: str, words: Iterable[TimedWord], start_s: float, unit: WordUnit) -> Iterator[Shown]:
+_PARAGRAPH = re.compile(r"\n\s*\n")
+
+
+def shown_of(
+    sent: str, text: str, words: Iterable[TimedWord], start_s: float, unit: WordUnit
+) -> Iterator[Shown]:
     """The words of a text that begins at this second, and what stands before each in it.
 
     Args:
-        text: with spaces in the place of its tags.
+        sent: the text.
+        text: the same with spaces in the place of its tags.
     """
     if unit == "word":
         joined = ChineseWords(text)
         words = [*joined.push(words), *joined.finish()]
     place = 0
-    for word in words:
+    for number, word in enumerate(words):
         start = text.find(word.text, place)
         between = " " if start < 0 else text[place:start]
-        before = " ".join(between.split()) or (" " if between and place else "")
+        before = " ".join(between.split()) or (" " if between else "")
+        if not number or _PARAGRAPH.search(between):
+            before = PARAGRAPH
+        elif start >= 0 and _is_behind_a_tag(word.text, sent[place:start]):
+            before = ""
         place = place if start < 0 else start + len(word.text)
         yield Shown(TimedWord(word.text, word.start_s + start_s, word.end_s + start_s), before)
 
 
+def _is_behind_a_tag(mark: str, between: str) -> bool:
+    """Whether nothing but tags stands between a mark and the word before, as in ``<b>now</b>.``."""
+    is_mark = not any(map(str.isalnum, mark))
+    return is_mark and bool(between) and not (between[0].isspace() or between[-1].isspace())
+
+
 def check_captions(path: Path) -> None:
-    """Raise an InvalidArgumentError where the file's folder is missing."""
+    """Raise an InvalidArgumentError where the file's folder is missing, or it can't be written."""
     if not path.parent.is_dir() or path.is_dir():
         raise InvalidArgumentError(f"{path}: expected a file in a folder that exists")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InvalidArgumentError(f"{path}: it can't be written")
 
 
 def write_captions(path: Path, content: Iterable[str]) -> None:
@@ -170,16 +210,28 @@ def add_caption_files(parser: argparse.ArgumentParser) -> None:
 
 
 def asked_files(options: argparse.Namespace) -> dict[Path, CaptionWriter]:
-    """The files that the options name, and what writes each."""
-    asked = {getattr(options, f"{name}_file"): writer for name, (_, writer) in FILES.items()}
-    return {path: writer for path, writer in asked.items() if path is not None}
+    """The files that the options name, and what writes each.
+
+    Raises:
+        InvalidArgumentError: one is the output, or is named twice.
+    """
+    asked: dict[Path, CaptionWriter] = {}
+    for name, (_, writer) in FILES.items():
+        path = getattr(options, f"{name}_file")
+        if path in asked or (path and path == Path(options.output or DEFAULT_OUTPUT)):
+            raise InvalidArgumentError(
+                f"--{name}: {path} is another output, too; each needs a file of its own"
+            )
+        if path is not None:
+            asked[path] = writer
+    return asked
 
 
 def asked_captions(options: argparse.Namespace, blanked: Callable[[str], str]) -> Captions | None:
     """The captions in the files that the options name; None for no file.
 
     Raises:
-        InvalidArgumentError: a file's folder is missing, or what Chinese words need.
+        InvalidArgumentError: a file can't be used, or what Chinese words need is missing.
     """
     files = asked_files(options)
     return Captions(files, blanked, options.word_unit) if files else None
@@ -196,18 +248,37 @@ def without_tags(text: str) -> str:
 
 
 def cues_of(shown: Iterable[Shown]) -> Iterator[list[Shown]]:
-    """Captions of a line at most, which end with sentences and before pauses."""
+    """Captions of a line at most, which end with sentences and paragraphs, and before pauses.
+
+    A word that takes no time, such as a mark or what stands in a block of code, is shown within one alone,
+    and none has nothing but marks.
+    """
+    return (cue for cue in _cues(shown) if any(map(str.isalnum, _text(cue))))
+
+
+def _cues(shown: Iterable[Shown]) -> Iterator[list[Shown]]:
     cue: list[Shown] = []
+    begins = False  # a paragraph, whose first word is not shown
     for each in shown:
-        if cue and _ends(cue, each):
+        if begins:
+            each = each._replace(before=PARAGRAPH)
+        ends = bool(cue) and _ends(cue, each)
+        takes_time = _milliseconds(each.word.start_s) < _milliseconds(each.word.end_s)
+        if takes_time and ends:
             yield cue
             cue = []
-        cue.append(each)
+        if takes_time or (cue and not (ends and each.before)):
+            cue.append(each)
+            begins = False
+        else:
+            begins = each.before == PARAGRAPH
     if cue:
         yield cue
 
 
 def _ends(cue: Sequence[Shown], following: Shown) -> bool:
+    if following.before == PARAGRAPH:
+        return True
     last = cue[-1].word
     length = len(_text([*cue, following]))
     pause_s = following.word.start_s - last.end_s
@@ -220,9 +291,18 @@ def _text(cue: Sequence[Shown]) -> str:
 
 
 def _timed_text(cue: Sequence[Shown]) -> str:
+    """The words with their times, of which WebVTT wants each to be later than the one before, and within."""
     first, *others = cue
-    timed = [f"{each.before}<{_clock(each.word.start_s, '.')}>{_escaped(each.word.text)}" for each in others]
-    return "".join([_escaped(first.word.text), *timed])
+    timed, last, end = (
+        _escaped(first.word.text),
+        *map(_milliseconds, (first.word.start_s, cue[-1].word.end_s)),
+    )
+    for each in others:
+        at = _milliseconds(each.word.start_s)
+        time = f"<{_clock(each.word.start_s, '.')}>" if last < at < end else ""
+        timed += f"{each.before}{time}{_escaped(each.word.text)}"
+        last = max(last, at)
+    return timed
 
 
 def _escaped(text: str) -> str:
@@ -231,6 +311,9 @@ def _escaped(text: str) -> str:
 
 def _clock(seconds: float, point: str) -> str:
     """Hours, minutes, seconds and milliseconds."""
-    milliseconds = round(1000 * seconds)
-    minutes, rest = divmod(milliseconds, 60_000)
+    minutes, rest = divmod(_milliseconds(seconds), 60_000)
     return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{point}{rest % 1000:03}"
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(1000 * seconds)

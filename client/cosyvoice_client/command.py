@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,8 @@ def speak(options: argparse.Namespace, utter: Callable[[SpeechRequest], Iterable
         asked = SpeechRequest(text, voice, words=True, **how)
         return captions.watch(text or said(asked.turns), utter(asked))
 
-    deliver(options, captioned)
-    captions.write()
+    with captions.written():
+        deliver(options, captioned)
     if "estimate" in captions.method and not options.quiet:
         tell("word times are an estimate")
 
@@ -134,11 +135,17 @@ def _add_server(group: argparse._ArgumentGroup, url: str, model: str, timeout_s:
     group.add_argument("--model", "--model-name", default=model, help="default: %(default)s")
     group.add_argument(
         "--timeout",
-        type=float,
+        type=_seconds,
         default=timeout_s,
         metavar="S",
         help="longest silence of the server (%(default)g)",
     )
+
+
+def _seconds(text: str) -> float:
+    if not 0 < (seconds := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no time of more than 0 seconds")
+    return seconds
 
 
 def add_voice(group: argparse._ArgumentGroup) -> None:

@@ -17,6 +17,8 @@ from cosyvoice_client.writer import STDOUT, Write, audio_writer, check_target, r
 STDIN = "-"
 """As a text: the lines of standard input."""
 DEFAULT_OUTPUT = "speech.wav"
+INCOMPLETE = "incomplete"
+"""The ``finish_reason`` of speech that has stalled, behind which the rest of its text is not spoken."""
 
 Utter = Callable[[str], Iterable[AudioChunk]]
 
@@ -27,8 +29,8 @@ def deliver(options: argparse.Namespace, utter: Utter) -> None:
     The file is made when the first chunk is there, so that a failed request leaves an older one alone.
 
     Raises:
-        ClientError: ``utter`` did, there was no speech, or it can't be written or played; of a line of
-            standard input it says which.
+        ClientError: ``utter`` did, there was no speech, it stalled, or it can't be written or played; of a
+            line of standard input it says which.
     """
     output, rate = target(options), output_rate(options)
     with ExitStack() as resources:
@@ -61,17 +63,16 @@ def output_rate(options: argparse.Namespace) -> int | None:
     """Samples per second that are written and played; None for those of the speech.
 
     Raises:
-        InvalidArgumentError: a file of G.711 can't have the rate that is asked for.
+        InvalidArgumentError: the file can't have the rate that is asked for.
     """
     asked: int | None = options.sample_rate
-    own = None if options.output is None else rate_of(options.output)
-    if asked is not None and own not in (None, asked):
-        raise InvalidArgumentError(f"--sample-rate: {asked} is not {own}, which {options.output} has")
-    return own or asked
+    return asked if options.output is None else rate_of(options.output, asked)
 
 
 def texts(given: str) -> Iterator[tuple[str, str]]:
     """The text given, or the lines of standard input, each as soon as it is there and with its place.
+
+    Lines without a letter or digit, such as ornaments between scenes, are passed over as empty ones are.
 
     Raises:
         InvalidArgumentError: a line is no UTF-8, or standard input is closed.
@@ -86,7 +87,7 @@ def texts(given: str) -> Iterator[tuple[str, str]]:
             text = line.decode().strip()
         except UnicodeDecodeError:
             raise InvalidArgumentError(f"line {number}: valid UTF-8 is expected") from None
-        if text:
+        if any(map(str.isalnum, text)):
             yield f"line {number}", text
 
 
@@ -166,9 +167,14 @@ class Progress:
 
 
 def _named(place: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
-    """The same chunks; their error says where the text stands."""
+    """The same chunks; their error, and that of speech that has stalled, says where the text stands."""
     try:
-        yield from chunks
+        has_stalled = False
+        for chunk in chunks:
+            yield chunk
+            has_stalled |= chunk.finish_reason == INCOMPLETE
+        if has_stalled:
+            raise RefusedError("the speech has stalled amid its text; the rest of it is not spoken")
     except ClientError as error:
         if place:
             error.name(place)

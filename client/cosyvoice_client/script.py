@@ -53,9 +53,9 @@ def read_script(path: Path) -> Any:
 
 
 def said(turns: Any) -> str:
-    """All texts of turns, one behind the other; what is no turn says nothing."""
+    """All texts of turns, each a paragraph; what is no turn says nothing."""
     texts = [turn.get("text") for turn in turns or () if isinstance(turn, dict)]
-    return " ".join(text for text in texts if isinstance(text, str))
+    return "\n\n".join(text for text in texts if isinstance(text, str))
 
 
 def _turns(path: Path, written: str) -> list[dict[str, str]]:

@@ -78,9 +78,21 @@ def recorded(target: str | Path, chunks: Iterable[AudioChunk]) -> Iterator[Audio
             yield chunk
 
 
-def rate_of(target: str | Path) -> int | None:
-    """Samples per second of a file whose suffix says so; None for others, which have those of the speech."""
-    return g711.RATE if Path(target).suffix.lower() in LAWS else None
+def rate_of(target: str | Path, asked: int | None) -> int | None:
+    """Samples per second of a file for which this rate was asked for; None are those of the speech.
+
+    Raises:
+        InvalidArgumentError: the file can't have the rate.
+    """
+    suffix = Path(target).suffix.lower()
+    rate = g711.RATE if suffix in LAWS else asked
+    if asked is not None and suffix in ENCODED:
+        from cosyvoice_client.encoders import possible_rate
+
+        rate = possible_rate(ENCODED[suffix], asked)
+    if asked not in (None, rate):
+        raise InvalidArgumentError(f"--sample-rate: {asked} is not {rate}, which {target} can have")
+    return rate
 
 
 def check_target(target: str | Path) -> None:

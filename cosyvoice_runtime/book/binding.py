@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import wave
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +14,7 @@ import numpy as np
 
 from cosyvoice_client.pcm import FULL_SCALE, pcm16
 from cosyvoice_client.resampler import StreamResampler
-from cosyvoice_client.writer import PYAV, RecordedFile, audio_writer
+from cosyvoice_client.writer import PYAV, RecordedFile, WholeFile
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.book.parts import Pcm
 from cosyvoice_runtime.book.timeline import ChapterMark
@@ -97,7 +98,7 @@ def bind(path: Path, stretches: Iterable[Pcm], imprint: Imprint) -> None:
 
     Raises:
         InvalidInput: it is too long for a wav file.
-        ClientError, OSError: it can't be written.
+        OSError: it can't be written.
     """
     if path.suffix.lower() == WAV:
         _write_wav(path, stretches, imprint)
@@ -109,11 +110,12 @@ def bind(path: Path, stretches: Iterable[Pcm], imprint: Imprint) -> None:
 def _write_wav(path: Path, stretches: Iterable[Pcm], imprint: Imprint) -> None:
     length, rate = imprint.chapters[-1].end, imprint.sample_rate
     if length > MOST_WAV_SAMPLES:
-        hours = f"{length / rate / 3600:.0f} hours"
-        raise InvalidInput("output", str(path), f"{hours} don't fit into a wav file; use .m4b")
-    with audio_writer(path, rate) as write:
-        for samples in _short(stretches, rate):
-            write(samples)
+        hours, kept = f"{length / rate / 3600:.0f} hours", "rename the folder of its parts alike"
+        raise InvalidInput("output", str(path), f"{hours} don't fit into a wav file; use .m4b, and {kept}")
+    with WholeFile(path, "wb") as file, wave.open(file, "wb") as wav:
+        wav.setparams((1, 2, rate, length, "NONE", ""))
+        for samples in stretches:
+            wav.writeframesraw(samples.astype("<i2").tobytes())
 
 
 def _encode(file: RecordedFile, binding: Binding, stretches: Iterable[Pcm], imprint: Imprint) -> None:
@@ -130,7 +132,10 @@ def _encode(file: RecordedFile, binding: Binding, stretches: Iterable[Pcm], impr
         bitexact: Any = Flags.bitexact.value
         container.flags |= bitexact
         container.metadata.update({**told, **dict(binding.metadata)})
-        container.set_chapters([_chapter(number, mark, rate) for number, mark in enumerate(imprint.chapters)])
+        if binding.container == "ogg":
+            container.metadata.update(_chapter_comments(imprint.chapters, rate))
+        else:
+            container.set_chapters([_chapter(*each, rate) for each in enumerate(imprint.chapters)])
         stream: Any = container.add_stream(binding.codec, rate=file_rate)
         stream.layout, stream.format, stream.bit_rate = "mono", binding.sample_format, binding.bit_rate
         place = 0
@@ -145,9 +150,26 @@ def _encode(file: RecordedFile, binding: Binding, stretches: Iterable[Pcm], impr
 
 def _chapter(number: int, mark: ChapterMark, rate: int) -> Any:
     """A chapter as PyAV takes it."""
-    title = mark.title.encode()[:MOST_TITLE_BYTES].decode(errors="ignore")
+    title = _short_title(mark)
     place = {"start": mark.start, "end": mark.end, "time_base": Fraction(1, rate)}
     return {"id": number, **place, "metadata": {"title": title}}
+
+
+def _chapter_comments(marks: Sequence[ChapterMark], rate: int) -> dict[str, str]:
+    """Chapters as comments of an Ogg file have them (Xiph's wiki, "Chapter Extension").
+
+    ffmpeg 8.1 would write those that begin in the second half of a second a second too late.
+    """
+    comments = dict[str, str]()
+    for number, mark in enumerate(marks):
+        minutes, milliseconds = divmod(1000 * mark.start // rate, 60_000)
+        begin = f"{minutes // 60:02}:{minutes % 60:02}:{milliseconds // 1000:02}.{milliseconds % 1000:03}"
+        comments |= {f"CHAPTER{number:03}": begin, f"CHAPTER{number:03}NAME": _short_title(mark)}
+    return comments
+
+
+def _short_title(mark: ChapterMark) -> str:
+    return mark.title.encode()[:MOST_TITLE_BYTES].decode(errors="ignore")
 
 
 def _short(stretches: Iterable[Pcm], most: int) -> Iterator[Floats]:

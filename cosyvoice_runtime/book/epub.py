@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import zipfile
 import zlib
 from collections import defaultdict
@@ -20,6 +21,11 @@ MOST_BYTES = 64 << 20
 """Bytes of all unpacked pages of a book; the longest novels have some ten million characters."""
 PAGES = ("application/xhtml+xml", "text/html")
 NCX = "application/x-dtbncx+xml"
+
+_NUMBER = re.compile(r"\d+|[ivxlcdm]+")
+"""Matches a number in digits or Roman letters."""
+_HEADING = re.compile(r"[^\n]{0,60}[\w)\]]")
+"""Matches a short line that ends with no mark, as no sentence does."""
 
 Titles = Mapping[str, Mapping[str, str]]
 """Titles of the contents by page and by id within it; an empty id is the page's beginning."""
@@ -59,7 +65,7 @@ class _EpubReader:
         pages = self._spine(tags, items)
         self._refuse_encrypted(pages)
         chapters = self._chapters(pages, self._titles(tags, items))
-        return Book(_told(tags, "dc:title"), _told(tags, "dc:creator"), chapters)
+        return Book(_told(tags, "title"), _told(tags, "creator"), chapters)
 
     def _package(self) -> str:
         roots = [tag.attributes.get("full-path", "") for tag in TagList(self._text(CONTAINER)).tags]
@@ -175,6 +181,12 @@ def _joined(folder: str, target: str) -> str:
 
 
 def _says(text: str, title: str) -> bool:
-    """Whether a chapter's first paragraph is its title, or a part of it."""
+    """Whether a chapter's first paragraph is its title, a part of it, or holds it near its beginning.
+
+    A number alone begins many a sentence ("I was born"), so that it has to begin a heading.
+    """
     said, shown = ("".join(filter(str.isalnum, each)).casefold() for each in (text, title))
-    return bool(said) and (said in shown or shown in said[: 2 * len(shown)])
+    is_heading = bool(_HEADING.fullmatch(text))
+    if _NUMBER.fullmatch(shown) and said != shown:
+        return is_heading and re.split(r"\W", text.casefold(), maxsplit=1)[0] == shown
+    return bool(said) and (said in shown or shown in (said if is_heading else said[: 2 * len(shown)]))

@@ -9,18 +9,20 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from cosyvoice_runtime.book.chapters import Book, ChapterList
+from cosyvoice_runtime.book.pages import Page
 
 CHAPTER_LEVELS = ("h1", "h2")
-SILENT = ("fence", "code_block", "html_block")
+SILENT = ("fence", "code_block")
 """Blocks that are not read aloud."""
-_FRONT_MATTER = re.compile(r"---\n((?:[^\n]*\n)*?)---\n")
+_FRONT_MATTER = re.compile(r"---\n((?:(?:\w[\w.-]*:[^\n]*|[ \t#-][^\n]*)?\n)*?)---\n")
+"""Matches fields with their lists, remarks and empty lines, but no prose between two rules."""
 
 
 def book_of_markdown(text: str) -> Book:
     """The book in a Markdown text; fields ``title`` and ``author`` of its front matter are its own.
 
-    A heading of level 1 or 2 begins a chapter; others are paragraphs. Code is left out. Lists, quotations and
-    tables keep their marks, which the text front end reads.
+    A heading of level 1 or 2 begins a chapter; others are paragraphs. Code is left out, and HTML is read
+    without its tags. Lists, quotations and tables keep their marks, which the text front end reads.
     """
     fields, text = _fields_and_text(text)
     chapters = ChapterList()
@@ -50,6 +52,8 @@ def _blocks(text: str) -> Iterator[tuple[bool, str]]:
         if token.type == "heading_open":
             title = " ".join(_words(tokens[number + 1]).split())
             yield bool(title) and token.tag in CHAPTER_LEVELS, title
+        elif token.type == "html_block":
+            yield from ((block.heading, block.text) for block in Page(token.content).blocks)
         elif token.type == "paragraph_open":
             yield False, _words(tokens[number + 1])
         else:

@@ -21,15 +21,16 @@ _SILENT = re.compile("head|math|r[pt]|script|style|svg|title")
 _EMPTY = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")
 """Matches elements that have no end."""
 HEADINGS = ("h1", "h2")
-_NOTE = "noteref"
-"""``epub:type`` of a footnote's number within the text."""
+_NOTES = {"epub:type": "noteref", "role": "doc-noteref"}
+"""Attributes of a footnote's number within the text, in EPUB 3 and in DPUB-ARIA."""
 
 
 class Tag(NamedTuple):
     """An element's beginning.
 
     Attributes:
-        name, attributes: in lower case.
+        name: in lower case, without a prefix (``opf:item``), which every book chooses for itself.
+        attributes: by their names, in lower case.
         text: up to the next beginning of an element, of a link up to its end.
     """
 
@@ -39,7 +40,7 @@ class Tag(NamedTuple):
 
 
 class TagList(HTMLParser):
-    """All beginnings of elements of a file, in order; names may have a prefix (``dc:title``)."""
+    """All beginnings of elements of a file, in order."""
 
     def __init__(self, content: str) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ class TagList(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(Tag(tag, {name: value or "" for name, value in attrs}, ""))
+        self.tags.append(Tag(tag.rpartition(":")[2], {name: value or "" for name, value in attrs}, ""))
         if tag == "a":
             self._link = len(self.tags) - 1
 
@@ -138,6 +139,5 @@ class Page(HTMLParser):
 
 
 def _is_silent(tag: str, attributes: dict[str, str | None]) -> bool:
-    return (
-        bool(_SILENT.fullmatch(tag)) or "hidden" in attributes or _NOTE in (attributes.get("epub:type") or "")
-    )
+    is_note = any(kind in (attributes.get(name) or "").split() for name, kind in _NOTES.items())
+    return is_note or "hidden" in attributes or bool(_SILENT.fullmatch(tag))

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,10 @@ FORMAT = 1
 """Version of the folder's files."""
 WHOLE = "whole"
 """Name of the output while it is written."""
-_OWN = re.compile(rf"{MANIFEST}|[0-9a-f]{{{DIGITS}}}-\d+\.(?:flac|json)|{WHOLE}\.\w+|{re.escape(INCOMING)}")
+_KEY = rf"[0-9a-f]{{{DIGITS}}}-\d+"
+_ABOUT = re.compile(rf"{_KEY}\.json")
+"""Matches the name of the file without which a passage is not kept."""
+_OWN = re.compile(rf"{MANIFEST}|{_KEY}\.(?:flac|json)|{WHOLE}\.\w+|{re.escape(INCOMING)}")
 """Finds names of files that this module writes, which are the only ones that it removes."""
 
 Pcm = npt.NDArray[np.int16]
@@ -82,6 +85,13 @@ class BookParts:
         _keep(self._about(key), json.dumps(content, ensure_ascii=False).encode())
         return Part(len(samples), sample_rate, words_by)
 
+    def refuse_others(self, keys: Iterable[str]) -> None:
+        """Raise a StorageError where passages are kept, and none of them is of the book with these keys."""
+        kept = {path.stem for path in self.directory.iterdir() if _ABOUT.fullmatch(path.name)}
+        if kept and kept.isdisjoint(keys):
+            told = f"it keeps {len(kept)} passages of another book, which would be lost"
+            raise StorageError(f"{self.directory}: {told}; name another output, or begin anew: --restart")
+
     def read(self, key: str) -> Part | None:
         """A passage that is kept; None where it is not, or where one of its files is damaged."""
         content = read_object(self._about(key))
@@ -105,17 +115,20 @@ class BookParts:
 
     @contextmanager
     def output(self, path: Path) -> Iterator[Path]:
-        """A file to be written in the folder, which takes the place of the output when it is whole.
+        """A file to be written in the folder, which takes the place of the output when it is whole, or goes.
 
         Raises:
             StorageError: it can't be written.
         """
         whole = self.directory / f"{WHOLE}{path.suffix}"
-        with _kept_on_errors(path):
-            yield whole
-            with open(whole, "rb") as file:
-                os.fsync(file.fileno())
-            os.replace(whole, path)
+        try:
+            with _kept_on_errors(path):
+                yield whole
+                with open(whole, "rb") as file:
+                    os.fsync(file.fileno())
+                os.replace(whole, path)
+        finally:
+            whole.unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove the folder; files of others in it stay, and it with them."""
@@ -134,7 +147,7 @@ class BookParts:
 def open_parts(
     directory: Path, settings: Settings, seed: int | None, *, restart: bool
 ) -> Iterator[BookParts]:
-    """Open a book's folder, or begin it, for this process alone.
+    """Open a book's folder, or begin it, for this process alone; one in which nothing is kept begins anew.
 
     Args:
         settings: all that the sound depends on, besides the text and the seed.
@@ -149,7 +162,7 @@ def open_parts(
     directory.mkdir(exist_ok=True)
     with _locked(directory):
         manifest = directory / MANIFEST
-        if restart:
+        if restart or not any(map(_ABOUT.fullmatch, os.listdir(directory))):
             _clear(directory)
         if manifest.exists():
             seed = _checked(manifest, settings, seed)

@@ -49,9 +49,10 @@ def speak_book(
     has changed, sounds as one that is spoken in one go.
 
     Raises:
-        StorageError: the parts have several sample rates.
+        StorageError: the parts are those of another book, or have several sample rates.
     """
     keys = keys_of(passages)
+    parts.refuse_others(keys)
     kept = [parts.read(key) for key in keys]
     for passage, part in zip(passages, kept, strict=True):
         if part is not None:

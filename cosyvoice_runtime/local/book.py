@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +41,7 @@ from cosyvoice_runtime.local.speech_options import (
     add_common,
     add_manner,
     add_voice,
+    check_voice,
 )
 from cosyvoice_runtime.speakable import is_speakable
 from cosyvoice_runtime.text import TextFrontEnd
@@ -83,6 +83,7 @@ def book(command: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             spoken on, which leaves what is spoken by then.
     """
     check_output(options.output)
+    check_voice(options)
     files = asked_files(options)
     for path in files:
         check_captions(path)
@@ -180,7 +181,4 @@ def _shown(
     """All words of a book, as captions show them."""
     for passage, key, start in zip(passages, keys_of(passages), timeline.starts, strict=True):
         text = blanked(passage.text, options.markup)
-        words = shown_of(text, parts.words(key), start / rate, options.word_unit)
-        first = next(words, None)
-        if first is not None:
-            yield from chain([first._replace(before=" ")], words)
+        yield from shown_of(passage.text, text, parts.words(key), start / rate, options.word_unit)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
 from cosyvoice_client import request as client_request
 from cosyvoice_client.captions import asked_files
-from cosyvoice_client.errors import RefusedError
+from cosyvoice_client.delivery import tell
+from cosyvoice_client.errors import RefusedError, UnavailableError
 from cosyvoice_client.reference import read_reference
 from cosyvoice_client.words import TimedWord
 from cosyvoice_runtime.book.parts import Settings
@@ -35,6 +38,11 @@ HERE = ("polyphones", "emoji", "code_blocks", "runtime", "dtype", "lookahead")
 NOT_OF_A_SERVER = (*HERE, "voices", "threads", "device", "published_prompt_rate")
 TIMEOUT_S = 60.0
 """The longest silence of a server: that of the gRPC client's command."""
+MOST_REFUSALS = 100
+"""How often a full server is asked for one passage. Whoever comes back when it says has a turn, so that a few
+times are enough."""
+AWAY_S, MOST_LOSSES = 5.0, 12
+"""Seconds before a lost server is asked again, and how often: a minute, in which it may start anew."""
 
 
 class BookSource(SpeechSource, Protocol):
@@ -110,6 +118,7 @@ class ServerSource:
         from cosyvoice_client.grpc_client import SpeechClient
 
         self._client = SpeechClient(options.server, timeout_s=TIMEOUT_S)
+        self._has_spoken = False
         self._reference = None
         if options.reference is not None:
             self._reference = read_reference(options.reference, options.reference_text)
@@ -126,12 +135,33 @@ class ServerSource:
         }
 
     def speak(self, text: str, seed: int) -> Iterator[Stretch]:
-        """Speak a text, as the server sends it.
+        """Speak a text; a server that is full is asked again when it says, and one that was lost in a while.
 
         Raises:
-            RefusedError: captions are asked for, and the server tells no words.
+            ClientError: the server can't be reached, fails, stays full or away; or captions are asked for,
+                and it tells no words.
         """
-        with closing(self._client.speak(self._request(text, seed))) as chunks:
+        request = self._request(text, seed)
+        for tries in count(1):
+            try:
+                stretches = list(self._spoken(request))
+                break
+            except UnavailableError as error:
+                wait_s = error.retry_after_s
+                if tries >= (MOST_LOSSES if wait_s is None else MOST_REFUSALS) or not self._is_there(error):
+                    raise
+                if not self._options.quiet and tries == 1:
+                    tell(f"{error}; waiting")
+                time.sleep(AWAY_S if wait_s is None else wait_s)
+        self._has_spoken = True
+        yield from stretches
+
+    def _is_there(self, error: UnavailableError) -> bool:
+        """Whether a server is behind the address, which has spoken, or has said when to come back."""
+        return self._has_spoken or error.retry_after_s is not None
+
+    def _spoken(self, request: client_request.SpeechRequest) -> Iterator[Stretch]:
+        with closing(self._client.speak(request)) as chunks:
             for chunk in chunks:
                 if not chunk.words_by and self._needs_words:
                     raise RefusedError("words were asked for, and the server told none")

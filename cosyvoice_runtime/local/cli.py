@@ -11,6 +11,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from cosyvoice_runtime.local.speech_options import (
     add_common,
     add_manner,
     add_voice,
+    check_voice,
     manner_of,
     named_voice,
     synthesizer_of,
@@ -153,6 +155,7 @@ def speak(options: argparse.Namespace) -> None:
     """Speak to a file or a loudspeaker, with a line of progress for each chunk."""
     target(options)  # Errors of the output are found before anything is loaded.
     rate = output_rate(options)
+    check_voice(options)
     if options.target_lufs is not None:
         check_target(options.target_lufs)
     turns = _turns(options)
@@ -180,12 +183,11 @@ def speak(options: argparse.Namespace) -> None:
     def utter(text: str) -> Iterator[AudioChunk]:
         chunks = _spoken(synthesizer, partial(request, text), words=captions is not None, quiet=options.quiet)
         if captions is not None:
-            chunks = captions.watch("\n".join([text, *(turn.text for turn in turns)]), chunks)
+            chunks = captions.watch("\n\n".join([text, *(turn.text for turn in turns)]), chunks)
         return levelled(at_rate(chunks, rate), options.target_lufs, whole=options.offline)
 
-    deliver(options, utter)
-    if captions is not None:
-        captions.write()
+    with nullcontext() if captions is None else captions.written():
+        deliver(options, utter)
 
 
 def _turns(options: argparse.Namespace) -> list[Turn]:

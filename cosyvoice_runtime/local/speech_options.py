@@ -71,6 +71,14 @@ def add_voice(command: argparse.ArgumentParser) -> None:
     command.add_argument("--voice", help="name of a kept voice or of a speaker in the checkpoint")
 
 
+def check_voice(options: argparse.Namespace) -> None:
+    """Raise an InvalidInput where the options name two voices, or the words of no reference."""
+    if options.reference is not None and options.voice is not None:
+        raise InvalidInput("voice", options.voice, "none beside --reference, which is a voice, too")
+    if options.reference is None and options.reference_text:
+        raise InvalidInput("reference_text", options.reference_text, "none without --reference")
+
+
 def add_manner(command: argparse.ArgumentParser) -> None:
     """Add the options of how a text is read and spoken."""
     command.add_argument("--instruct", help="how to speak, in place of the reference's words")

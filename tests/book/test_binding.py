@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,18 @@ def test_silences_stand_between_paragraphs_and_before_chapters() -> None:
 
 MARKS = [ChapterMark("Über & die See", 0, 2 * RATE), ChapterMark("第二章", 2 * RATE, 3 * RATE)]
 IMPRINT = Imprint("Sea", "", MARKS, RATE)
+
+
+@pytest.mark.parametrize("suffix", ["m4b", "opus"])
+def test_chapters_begin_where_they_do_whatever_their_milliseconds(tmp_path: Path, suffix: str) -> None:
+    av = pytest.importorskip("av", reason="needs the environment of scripts/environment.py --test")
+    begins = [0, RATE // 2, 7 * RATE // 10, RATE, 15 * RATE // 10, 61 * RATE + RATE * 999 // 1000]
+    marks = [ChapterMark("A", *each) for each in pairwise([*begins, 62 * RATE])]
+    path = tmp_path / f"book.{suffix}"
+    bind(path, [np.zeros(62 * RATE, np.int16)], Imprint("Sea", "", marks, RATE))
+    with av.open(str(path)) as file:
+        told = [float(each["start"] * each["time_base"]) for each in file.chapters()]
+    assert told == [0.0, 0.5, 0.7, 1.0, 1.5, 61.999]
 
 
 @pytest.mark.parametrize("suffix", ["m4b", "opus"])
@@ -83,7 +96,7 @@ def test_wav_holds_all_samples(tmp_path: Path) -> None:
 
 
 def test_wav_that_would_be_too_long_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="30 hours don't fit into a wav file; use"):
+    with pytest.raises(InvalidInput, match=r"30 hours don't fit into a wav file; use \.m4b, and rename"):
         bind(tmp_path / "a.wav", [], Imprint("Sea", "", [ChapterMark("One", 0, 30 * 3600 * RATE)], RATE))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -70,6 +71,45 @@ def test_chapters_are_those_of_the_contents_and_pages_those_of_the_spine(tmp_pat
         Chapter("Two", ["Two", "It blew."]),
         Chapter("Three", ["three", "Loose text", "End."]),
     ]
+
+
+def test_names_of_the_package_and_the_ncx_may_have_prefixes(tmp_path: Path) -> None:
+    package = re.sub(r"<(/?)(package|metadata|manifest|item|spine|itemref)\b", r"<\1opf:\2", PACKAGE)
+    package = package.replace(' properties="nav"', "").replace('<opf:itemref idref="nav"/>', "")
+    ncx = re.sub(r"<(/?)(\w+)", r"<\1ncx:\2", NCX)
+    files = FILES | {"OEBPS/book.opf": package, "OEBPS/toc.ncx": ncx}
+    book = read_book(write(tmp_path / "sea.epub", files))
+    assert (book.title, book.author) == ("The sea", "Jo & Al")
+    assert [chapter.title for chapter in book.chapters] == ["Eins", "Zwei"]
+
+
+@pytest.mark.parametrize(
+    ("title", "first", "is_said"),
+    [
+        ("I", "It was night.", False),
+        ("I", "I was born.", False),
+        ("1", "1984 was a year.", False),
+        ("I", "I.", True),
+        ("II", "II: The fall", True),
+        ("1", "1 The beginning", True),
+        ("1", "12 men", False),
+        ("I. The fall", "I", True),
+        ("The fall", "Chapter 1: The fall", True),
+        ("第一章", "第一章 海", True),
+    ],
+)
+def test_title_that_no_paragraph_says_is_read(tmp_path: Path, title: str, first: str, is_said: bool) -> None:
+    pages = {"OEBPS/text/two.xhtml": f"<p>{first}</p><p>Then.</p>", "OEBPS/text/one page.xhtml": "<p>Hi.</p>"}
+    nav = f"<a href='text/one%20page.xhtml'>Hi</a><a href='text/two.xhtml'>{title}</a>"
+    pages["OEBPS/nav.xhtml"] = f"<nav epub:type='toc'>{nav}</nav>"
+    book = read_book(write(tmp_path / "sea.epub", FILES | pages))
+    assert book.chapters[1] == Chapter(title, [*([] if is_said else [title]), first, "Then."])
+
+
+def test_numbers_of_notes_are_left_out_by_their_role_too(tmp_path: Path) -> None:
+    page = FILES["OEBPS/text/one page.xhtml"].replace('epub:type="noteref"', 'role="doc-noteref"')
+    chapters = read_book(write(tmp_path / "sea.epub", FILES | {"OEBPS/text/one page.xhtml": page})).chapters
+    assert chapters[0].paragraphs == [*CALM, "Before."]
 
 
 def test_titles_of_epub_2_are_those_of_its_ncx(tmp_path: Path) -> None:

@@ -98,6 +98,16 @@ def test_settings_that_differ_are_named_until_a_restart(
         assert parts.read(KEY) is None
 
 
+def test_settings_of_a_book_of_which_nothing_is_kept_count_no_more(folder: Path) -> None:
+    with open_parts(folder, SETTINGS | {"voice": "mistyped"}, 7, restart=False) as parts:
+        (folder / f"{KEY}.flac").write_bytes(b"half of it")
+    with open_parts(folder, SETTINGS, 8, restart=False) as parts:
+        assert parts.seed == 8
+        parts.write(KEY, NOISE, 24_000, WORDS, "attention")
+    with open_parts(folder, SETTINGS, None, restart=False) as parts:
+        assert parts.seed == 8
+
+
 def test_folder_is_one_process_s_alone(folder: Path, parts: BookParts) -> None:
     with pytest.raises(StorageError, match="another process is writing this book"):
         open_parts(folder, SETTINGS, 7, restart=True).__enter__()
@@ -105,7 +115,8 @@ def test_folder_is_one_process_s_alone(folder: Path, parts: BookParts) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1, "seed": 1}', FUTURE])
 def test_damaged_list_is_named(folder: Path, content: bytes) -> None:
-    folder.mkdir()
+    with open_parts(folder, SETTINGS, 7, restart=False) as parts:
+        parts.write(KEY, NOISE, 24_000, WORDS, "attention")
     (folder / "book.json").write_bytes(content)
     with pytest.raises(StorageError, match=r"book\.json: it is damaged, or of another version; --restart"):
         open_parts(folder, SETTINGS, 7, restart=False).__enter__()
@@ -136,6 +147,7 @@ def test_output_takes_its_place_when_it_is_whole(parts: BookParts, tmp_path: Pat
     with pytest.raises(UnicodeEncodeError), parts.output(output) as whole:
         whole.write_text("half of it \udcff", encoding="utf-8")
     assert output.read_text() == "older"
+    assert not whole.exists()
     with parts.output(output) as whole:
         whole.write_text("new")
     assert output.read_text() == "new"

@@ -109,6 +109,30 @@ def test_markdown_has_chapters_by_its_headings_and_no_code() -> None:
     ]
 
 
+@pytest.mark.parametrize("first", ["He blew: hard.", "\nHe blew.\n", "# One\n\nWords."])
+def test_text_between_two_rules_is_no_front_matter(first: str) -> None:
+    said = [
+        text
+        for chapter in book_of_markdown(f"---\n{first}\n\n---\n\nEnd.").chapters
+        for text in chapter.paragraphs
+    ]
+    assert said[-1] == "End."
+    assert len(said) > 1
+
+
+def test_front_matter_may_have_lists_remarks_and_empty_lines() -> None:
+    book = book_of_markdown("---\n# of mine\ntitle: Sea\ntags:\n- a\n  - b\n\nlast-edit: 1\n---\nWords.")
+    assert (book.title, book.chapters) == ("Sea", [Chapter("", ["Words."])])
+
+
+def test_markdown_s_blocks_of_html_are_read_without_their_tags() -> None:
+    book = book_of_markdown(
+        "<h1 align='center'>One</h1>\n\n<div>Inner <b>words</b> &amp; more.\n<p>Next.</p></div>\n\n"
+        "<!-- unread -->\n\n<style>p {}</style>\n\nEnd."
+    )
+    assert book.chapters == [Chapter("One", ["One", "Inner words & more.", "Next.", "End."])]
+
+
 def write(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path

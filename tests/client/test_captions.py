@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from argparse import ArgumentParser
 from functools import partial
 
 import numpy as np
 import pytest
 
-from cosyvoice_client.captions import FILES, Captions, without_tags
+from cosyvoice_client.captions import FILES, Captions, add_caption_files, asked_files, without_tags
 from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.errors import InvalidArgumentError, RefusedError
+from cosyvoice_client.script import said
 from cosyvoice_client.words import TimedWord
 from cosyvoice_runtime.text.markup.unsaid import blanked
 
@@ -21,11 +23,11 @@ SAID = ["Tom", "&", "I", "left.", "我", "们", "走", "了", "，", "好", "吗
 
 def watched(captions, *spoken, by="attention"):
     """Captions that have seen texts, each with the words of its chunk and its seconds."""
-    for text, words, seconds in spoken:
-        chunk = AudioChunk(np.zeros(round(1000 * seconds), np.float32), 0.0, sample_rate=1000)
-        chunk = dataclasses.replace(chunk, words=words, words_by=by)
-        assert list(captions.watch(text, [chunk])) == [chunk]
-    captions.write()
+    with captions.written():
+        for text, words, seconds in spoken:
+            chunk = AudioChunk(np.zeros(round(1000 * seconds), np.float32), 0.0, sample_rate=1000)
+            chunk = dataclasses.replace(chunk, words=words, words_by=by)
+            assert list(captions.watch(text, [chunk])) == [chunk]
 
 
 @pytest.fixture(params=[partial(blanked, markup=None), without_tags], ids=["library", "client"])
@@ -84,6 +86,84 @@ def test_caption_is_one_line_at_most_and_ends_before_a_pause(tmp_path):
     assert lines[0] == "word word word"
     assert max(map(len, lines)) <= 42
     assert " ".join(lines) == text
+
+
+def test_what_takes_no_time_has_no_caption_of_its_own(tmp_path):
+    path = tmp_path / "a.srt"
+    sent = "# 走. ## Two - three\n```\ncode\n```"
+    words = [
+        ("#", 0.2, 0.2),
+        ("走", 1.0, 1.5),
+        (".", 1.5, 1.5),
+        ("##", 1.9, 1.9),
+        ("Two", 2.5, 3.0),
+        ("-", 3.0, 3.0),
+    ]
+    words += [("three", 3.0, 3.5), ("```", 4.1, 5.2), ("code", 6.0, 6.0), ("```", 6.0, 6.0004)]
+    watched(Captions({path: FILES["srt"][1]}, str), (sent, [TimedWord(*word) for word in words], 5.0))
+    assert path.read_text() == (
+        "1\n00:00:01,000 --> 00:00:01,500\n走.\n\n2\n00:00:02,500 --> 00:00:03,500\nTwo - three\n"
+    )
+
+
+def test_caption_ends_with_a_text_and_with_a_turn(tmp_path):
+    path = tmp_path / "a.srt"
+    talk = said([{"text": "Hi there"}, {"text": "- Yes\nor no"}])
+    spoken = []
+    for text, words in ((talk, ["Hi", "there", "-", "Yes", "or", "no"]), ("So", ["So"])):
+        timed = [TimedWord(word, at / 2, at / 2 + 0.5 * (word != "-")) for at, word in enumerate(words)]
+        spoken.append((text, timed, 2.5))
+    watched(Captions({path: FILES["srt"][1]}, str), *spoken)
+    assert path.read_text().split("\n")[2::4] == ["Hi there", "Yes or no", "So"]
+
+
+def test_mark_behind_a_tag_has_no_space_before_it_and_a_word_has(tmp_path):
+    words = [TimedWord(word, at, at + 1) for at, word in enumerate(["Go", "now", ",", "he", "!"])]
+    sent = "Go <b>now</b>,<br/>he !"
+    watched(Captions({tmp_path / "a": FILES["srt"][1]}, without_tags), (sent, words, 5.0))
+    assert (tmp_path / "a").read_text().split("\n")[2] == "Go now, he !"
+
+
+def test_times_within_a_caption_of_webvtt_go_on_and_stay_within(tmp_path):
+    words = [("One", 0.0, 0.5), ("-", 0.5, 0.5), ("-", 0.5, 0.5), ("two", 0.7, 1.0), ("-", 1.0, 1.0)]
+    watched(
+        Captions({tmp_path / "a": FILES["vtt"][1]}, str),
+        ("One - - two -", [TimedWord(*w) for w in words], 1.0),
+    )
+    assert (tmp_path / "a").read_text().endswith("\nOne <00:00:00.500>- - <00:00:00.700>two -\n")
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_words_before_an_error_are_written_and_an_older_file_stays(tmp_path, heard):
+    path = tmp_path / "a.srt"
+    path.write_text("older")
+    captions = Captions({path: FILES["srt"][1]}, str)
+    words = [TimedWord("One", 0.0, 0.5)] if heard else []
+
+    def failing():
+        yield dataclasses.replace(
+            AudioChunk(np.zeros(500, np.float32), 0.0), words=words, words_by="attention"
+        )
+        raise RefusedError("line 2: no")
+
+    with pytest.raises(RefusedError, match="line 2: no"), captions.written():
+        list(captions.watch("One two.", failing()))
+    assert path.read_text() == ("1\n00:00:00,000 --> 00:00:00,500\nOne\n" if heard else "older")
+
+
+@pytest.mark.parametrize(("given", "named"), [(["--vtt", "a"], "--vtt: a"), (["-o", "a"], "--srt: a")])
+def test_each_file_has_a_name_of_its_own(given, named):
+    parser = ArgumentParser()
+    add_caption_files(parser)
+    parser.add_argument("-o", dest="output")
+    with pytest.raises(InvalidArgumentError, match=f"{named} is another output, too"):
+        asked_files(parser.parse_args(["--srt", "a", *given]))
+
+
+def test_file_that_can_not_be_written_is_told_before_anything_is_spoken(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    with pytest.raises(InvalidArgumentError, match=r"a\.srt: it can't be written"):
+        Captions({tmp_path / "a.srt": FILES["srt"][1]}, str)
 
 
 def test_missing_folder_is_told_before_anything_is_spoken(tmp_path):

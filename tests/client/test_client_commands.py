@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import signal
@@ -10,12 +11,14 @@ import subprocess
 import sys
 import wave
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import soundfile
 
-from cosyvoice_client import g711
+from cosyvoice_client import AudioChunk, RefusedError, g711
+from cosyvoice_client.delivery import deliver
 from cosyvoice_client.pcm import pcm16
 from cosyvoice_client.resampler import StreamResampler
 from eventually import eventually
@@ -97,11 +100,19 @@ def test_file_of_a_telephone_holds_the_speech_resampled(server, tmp_path, progra
         assert target.read_bytes() == (g711.encode(law, expected) if law else expected.tobytes())
 
 
-def test_file_of_g711_of_another_rate_is_refused_before_anything_is_sent(tmp_path):
-    arguments = ["--text", "Hello.", "--url", NOWHERE, "-o", tmp_path / "a.ulaw", "--sample-rate", "16000"]
+@pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf"])
+def test_timeout_that_is_none_is_refused_before_anything_is_sent(timeout):
+    done = command("grpc_client.py", "--text", "Hello.", "--url", NOWHERE, "--timeout", timeout)
+    assert done.returncode == 2
+    assert f"--timeout: {timeout} is no time of more than 0 seconds" in done.stderr.decode()
+
+
+@pytest.mark.parametrize(("name", "rate", "own"), [("a.ulaw", 16_000, 8_000), ("a.opus", 44_100, 48_000)])
+def test_rate_that_a_file_can_not_have_is_refused_before_anything_is_sent(tmp_path, name, rate, own):
+    arguments = ["--text", "Hello.", "--url", NOWHERE, "-o", tmp_path / name, "--sample-rate", str(rate)]
     done = command("grpc_client.py", *arguments)
     assert done.returncode == 2
-    assert b"--sample-rate: 16000 is not 8000" in done.stderr
+    assert f"--sample-rate: {rate} is not {own}, which {tmp_path / name} can have" in done.stderr.decode()
 
 
 def test_standard_output_holds_nothing_but_samples(server):
@@ -111,7 +122,7 @@ def test_standard_output_holds_nothing_but_samples(server):
 
 
 def test_lines_of_a_pipe_are_one_recording(server, tmp_path):
-    lines = b"id=4 chunks=2\n\n   \nid=5 chunks=3\n"
+    lines = "id=4 chunks=2\n\n   \n* * *\n—🙂\nid=5 chunks=3\n".encode()
     for program, url in (("grpc_client.py", server.grpc_url), ("http_client.py", server.http_url)):
         done = command(program, "--url", url, "--text", "-", "-o", tmp_path / "a.wav", input=lines)
         assert done.returncode == 0
@@ -143,7 +154,17 @@ def test_failure_names_the_line_and_keeps_what_was_spoken(server, tmp_path, prog
     assert np.array_equal(samples(tmp_path / "a.wav"), coded(4, 2))
 
 
-@pytest.mark.parametrize("lines", [b"", b"\n \n"])
+def test_speech_that_has_stalled_is_an_error_behind_its_samples(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One.\nTwo.\n")))
+    output = str(tmp_path / "a.wav")
+    options = SimpleNamespace(text="-", output=output, sample_rate=None, play=False, quiet=True)
+    stalled = [AudioChunk(np.ones(2400, np.float32), 0.0, reason) for reason in ("incomplete", "")]
+    with pytest.raises(RefusedError, match="line 1: the speech has stalled amid its text"):
+        deliver(options, lambda text: stalled)
+    assert len(samples(tmp_path / "a.wav")) == 4800
+
+
+@pytest.mark.parametrize("lines", [b"", b"\n \n", b"***\n"])
 def test_pipe_without_a_text_is_an_error(server, tmp_path, lines):
     done = speak(server, "-", input=lines, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, b"error: standard input: no line has a text\n")
@@ -197,6 +218,7 @@ def test_killed_client_leaves_a_valid_wav(server, tmp_path):
     ("arguments", "code", "words"),
     [
         (["--url", NOWHERE], 3, b"Connection refused"),
+        (["--url", "localhost:"], 2, b"localhost:: host:port, "),
         (["--text", "fail=UNAVAILABLE"], 3, b"told to fail"),
         (["--text", "fail=INVALID_ARGUMENT"], 1, b"told to fail"),
         (["--text", "chunks=0"], 1, b"no audio"),

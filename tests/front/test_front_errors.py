@@ -130,6 +130,13 @@ def test_wrong_method_is_refused(front):
             None,
         ),
         (
+            RefusedError(f"{PLACE}: verify: 'retry' is not accepted; off: engine vllm", "invalid_argument"),
+            400,
+            "invalid_request_error",
+            "verify",
+            None,
+        ),
+        (
             RefusedError(f"{PLACE}: reference_wav: silence is not accepted; speak", "invalid_argument"),
             400,
             "invalid_request_error",

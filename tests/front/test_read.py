@@ -48,6 +48,11 @@ def test_paragraphs_are_shown_with_the_silence_before_them(front):
         assert segments(front, input=text, **fields) == expected
 
 
+def test_silence_between_sentences_is_shown_too(front):
+    shown = segments(front, input="One.\n\nTwo.<break time='1s'/> Three.", sentence_pause_s=0.25)
+    assert shown == [segment("One."), segment("Two.", 0.75), segment("Three.", 1.25)]
+
+
 def test_a_text_whose_reading_takes_long_is_refused(start_front):
     front = start_front(max_text_characters=100_000)
     answer = read(front, input="Hi. " * 2_501)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import http.client
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ from cosyvoice_client.chunk import read_chunk
 from decoded import events
 from fake_text import FakeTextSpeech
 from fake_upstream import FakeUpstream, tone
-from raw_http import ask
+from raw_http import ask, send
 from wire_client import asked, open_cartesia, open_omni
 
 FINDING = {"kind": "skipped", "text": "said here", "start": 16, "end": 25}
@@ -26,15 +27,15 @@ OF_SEGMENTS = [
 
 
 class VerifyingUpstream(FakeUpstream):
-    """Tells what it has found with each chunk, if it is asked for."""
+    """Tells what it has found with each chunk, if it is asked for, and ends then for this reason."""
+
+    reason = "incomplete"
 
     async def speak(self, request, request_id="", name=None):
         found = iter(OF_SEGMENTS)
         async for chunk in super().speak(request, request_id, name):
             told = next(found) if request.verify else None
-            yield dataclasses.replace(
-                chunk, verification=told, finish_reason="incomplete" if told else "stop"
-            )
+            yield dataclasses.replace(chunk, verification=told, finish_reason=self.reason if told else "stop")
 
     def speak_text(self, request, request_id="", name=None):
         self.requests.append(request)
@@ -69,7 +70,17 @@ def test_nothing_is_verified_unasked(front, upstream):
     assert upstream.requests[0].verify is None
 
 
+@pytest.mark.parametrize("loudness", [{}, {"target_lufs": -20, "stream": False}])
+def test_speech_alone_that_has_stalled_ends_unfinished(front, loudness):
+    with pytest.raises(http.client.IncompleteRead) as cut:
+        ask(front, verify="retry", response_format="pcm", **loudness)
+    assert len(cut.value.partial) == 2 * 24_000 * 16 // 10
+    front.wait_until(lambda: front.streams == 0)
+    assert 'utterances_total{ending="failed"} 1.0' in send(front, "GET", "/metrics").body.decode()
+
+
 def test_speech_alone_is_drawn_again_and_has_no_report(front, upstream):
+    upstream.reason = "stop"
     assert ask(front, verify="retry").status == 200
     assert upstream.requests[0].verify == "retry"
     for way in ("report", "always"):

@@ -85,14 +85,14 @@ def test_captions_are_where_the_words_are_heard(read: Read, speech: CodedSpeech,
     assert read("--srt", srt, "--vtt", vtt, "--paragraph-pause", 0, "--chapter-pause", 2, "--quiet") == 0
     cues = re.findall(r"\d+\n(\S+) --> (\S+)\n(.*)\n", srt.read_text("utf-8"))
     assert cues == [
-        ("00:00:00,000", "00:00:03,000", "One The sea & the sky."),
+        ("00:00:00,000", "00:00:00,500", "One"),
+        ("00:00:00,500", "00:00:03,000", "The sea & the sky."),
         ("00:00:03,000", "00:00:04,000", "It blew."),
         ("00:00:06,000", "00:00:07,000", "It stopped."),
-        ("00:00:09,000", "00:00:10,500", "Two The end."),
+        ("00:00:09,000", "00:00:09,500", "Two"),
+        ("00:00:09,500", "00:00:10,500", "The end."),
     ]
-    assert "\n00:00:09.000 --> 00:00:10.500\nTwo <00:00:09.500>The <00:00:10.000>end.\n" in vtt.read_text(
-        "utf-8"
-    )
+    assert "\n00:00:09.500 --> 00:00:10.500\nThe <00:00:10.000>end.\n" in vtt.read_text("utf-8")
 
 
 @pytest.mark.parametrize("stop_at", TEXTS)
@@ -166,6 +166,17 @@ def test_changed_text_is_spoken_alone_as_in_one_go(read: Read, speech: CodedSpee
     assert output.read_bytes() == gone_on
 
 
+def test_parts_of_another_book_are_not_lost(read: Read, speech: CodedSpeech, tmp_path: Path, capsys) -> None:
+    (tmp_path / "other.txt").write_text("Something else.\n\nAnd more.")
+    speech.stop_at = "It stopped."
+    assert read() == 130
+    kept = sorted((tmp_path / "out" / "book.wav.parts").iterdir())
+    assert read(book="other.txt") == 1
+    assert "it keeps 3 passages of another book" in capsys.readouterr().err
+    assert sorted((tmp_path / "out" / "book.wav.parts").iterdir()) == kept
+    assert read("--restart", book="other.txt") == 0
+
+
 def test_changed_voice_is_named_and_a_pause_or_a_title_is_none(
     read: Read, speech: CodedSpeech, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,8 +234,8 @@ def test_full_disk_is_named_and_what_is_spoken_is_kept(
     assert "book.json: File too large; what is spoken by now is kept" in capsys.readouterr().err
     with full_disk(20_000):
         assert read("--seed", 1, "--quiet") == 1
-    assert "book.wav.parts/whole.wav: File too large" in capsys.readouterr().err
-    assert not (tmp_path / "out" / "book.wav").exists()
+    assert "out/book.wav: File too large; what is spoken by now is kept" in capsys.readouterr().err
+    assert not list((tmp_path / "out").rglob("*.wav"))
     assert read("--seed", 1, "--quiet") == 0
     assert set(speech.spoken) == set(TEXTS)
 

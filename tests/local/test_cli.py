@@ -324,9 +324,23 @@ def test_lines_of_a_pipe_are_spoken_one_after_the_other(
 def test_line_that_can_not_be_spoken_is_named(
     refusal, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"\n!!!\n")))
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"\n<speak>Hi.\n")))
     said = refusal("speak", "--checkpoint", tiny_checkpoint, "-o", tmp_path / "speech.wav", "--quiet", "-")
     assert said.startswith("cosyvoice: line 2: ")
+
+
+@pytest.mark.parametrize("command", [["speak", "Hello."], ["book", "none.txt"]])
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (["--voice", "anna", "--reference", "me.wav"], "voice: 'anna' is not accepted; none beside --ref"),
+        (["--reference-text", "Words."], "reference_text: 'Words.' is not accepted; none without --ref"),
+    ],
+)
+def test_voice_is_one_and_words_are_those_of_a_reference(
+    refusal, tmp_path: Path, command: list[str], given: list[str], named: str
+) -> None:
+    assert named in refusal(*command, "--checkpoint", tmp_path, "-o", tmp_path / "a.wav", *given)
 
 
 @pytest.mark.parametrize("target", ["-41", "0", "nan"])
