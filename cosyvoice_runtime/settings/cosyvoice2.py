@@ -79,7 +79,7 @@ class CosyVoice2Settings(ModelSettings):
         "of their own, unless a request says so.",
     )
     verify: Literal["off", "report", "retry"] = Field(
-        "off",
+        "report",
         description="Whether [all words were spoken, once](library.md#were-all-words-spoken-once), of "
         "answers as a whole, where that is seen, unless a request says so.",
     )
