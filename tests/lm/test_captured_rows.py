@@ -14,7 +14,7 @@ from cosyvoice_runtime.lm.generation import Generation, Progress
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT
-from cosyvoice_runtime.lm.torch.captured_rows import text_rows_plain
+from cosyvoice_runtime.lm.torch.captured_rows import WIDTHS, text_rows_plain
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
 from cosyvoice_runtime.lm.torch.network import SpeechLM
@@ -88,13 +88,29 @@ def counted(lm: SpeechLM) -> tuple[BatchDecoder, list[int]]:
 @torch.inference_mode()
 def test_rows_are_computed_only_behind_passes_of_which_some_are_asked_for(lm):
     decoder, calls = counted(lm)
-    assert calls == [1]  # A kernel is loaded then.
+    assert calls == [1] * len(WIDTHS)  # Kernels are loaded then.
     for follows, rows in ((None, []), (1, [1] * 8)):
         calls.clear()
         for seed in range(3):
             begin(decoder, seed, 8, follow=seed == follows)
         run(decoder)
         assert calls == rows
+
+
+@torch.inference_mode()
+def test_rows_have_room_for_the_longest_text(lm):
+    widths = []
+
+    def compute(kept, cache, asked, rows):
+        widths.append(rows.shape[1])
+        text_rows_plain(kept, cache, asked, rows)
+
+    decoder = ahead(lm, 2, 512, passes=CapturedPasses(rows=compute))
+    widths.clear()
+    for seed, size in enumerate((64, 65)):
+        begin(decoder, seed, 4, True, Prompt([1 + number % 80 for number in range(size)]))
+        run(decoder)
+    assert widths == [64] * (len(widths) // 2) + [128] * (len(widths) // 2)
 
 
 @pytest.mark.parametrize("size", [MOST_TEXT, MOST_TEXT + 1])

@@ -3,7 +3,7 @@
 A row is computed behind a pass, from the queries that the pass keeps and from the keys in the cache, only
 where it was asked for. So the pass is the same in either case.
 
-A: sequences that ask for rows, D: head_dim.
+A: sequences that ask for rows, D: head_dim, W: text tokens that a row has room for.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.gpu.buckets import bucket_for
 from cosyvoice_runtime.gpu.transfer import Fetch, moved
 from cosyvoice_runtime.lm.generation import Generation
 from cosyvoice_runtime.lm.sampling import IntArray
@@ -23,7 +24,9 @@ from cosyvoice_runtime.lm.text_segment import MOST_TEXT
 from cosyvoice_runtime.lm.torch.kept_queries import KeptQueries
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 
-MOST_GIVEN = 32
+WIDTHS = (64, 128, MOST_TEXT)
+"""Text tokens that rows have room for: enough for the longest text that asks."""
+MOST_KNOWN = 32
 """The most lists of sequences that stay on the device, for the same ones ask in step after step."""
 Asked = tuple[tuple[int, int, int, int], ...]
 """The values of each sequence that `ComputeRows` takes."""
@@ -33,11 +36,11 @@ class ComputeRows(Protocol):
     """Computes rows of attention behind a pass."""
 
     def __call__(self, kept: KeptQueries, cache: KVCache, asked: Tensor, rows: Tensor) -> None:
-        """Write ``rows`` float16 ``[A, MOST_TEXT]``, the mean over the heads, zeros behind the text.
+        """Write ``rows`` float16 ``[A, W]``, the mean over the heads, zeros behind the text.
 
         Args:
             asked: int32 ``[A, 4]``: place among the sequences of the pass, slot, first position of the
-                text, and the position behind it, at most `MOST_TEXT` further on.
+                text, and the position behind it, at most W further on.
         """
 
 
@@ -83,16 +86,18 @@ class CapturedRows:
     """Launches rows behind the passes over a cache whose queries are kept.
 
     Args:
-        compute: computes the rows; called once at the start, so that a kernel is loaded then.
+        compute: computes the rows; called at the start, so that its kernels are loaded then.
     """
 
     def __init__(self, cache: KVCache, kept: KeptQueries, compute: ComputeRows = text_rows_plain) -> None:
         self._cache = cache
         self._kept = kept
         self._compute = compute
-        self._rows = torch.zeros(cache.slots, MOST_TEXT, dtype=torch.float16, device=cache.data.device)
-        self._given: dict[Asked, Tensor] = {}
-        self._launched(((0, 0, 0, 1),))
+        self._rows = torch.zeros(cache.slots * MOST_TEXT, dtype=torch.float16, device=cache.data.device)
+        self._known: dict[Asked, tuple[Tensor, Tensor]] = {}
+        first, _ = self._of(((0, 0, 0, 1),))
+        for width in WIDTHS:
+            compute(kept, cache, first, self._rows[:width].view(1, width))
 
     def behind(self, places: IntArray, sequences: Sequence[Generation]) -> RowsUnderWay | None:
         """Launch the rows of the latest pass without waiting; None if none of the sequences asks for any.
@@ -111,10 +116,16 @@ class CapturedRows:
         return RowsUnderWay(Fetch(self._launched(asked)), asking)
 
     def _launched(self, asked: Asked) -> Tensor:
-        rows, given = self._rows[: len(asked)], self._given.get(asked)
-        if given is None:
-            if len(self._given) >= MOST_GIVEN:
-                self._given.clear()
-            given = self._given[asked] = moved(torch.tensor(asked, dtype=torch.int32), rows.device)
+        given, rows = self._of(asked)
         self._compute(self._kept, self._cache, given, rows)
         return rows
+
+    def _of(self, asked: Asked) -> tuple[Tensor, Tensor]:
+        """What is asked, on the device, and the memory of its rows."""
+        if asked not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            width = bucket_for(WIDTHS, max(end - first for _, _, first, end in asked))
+            rows = self._rows[: len(asked) * width].view(len(asked), width)
+            self._known[asked] = moved(torch.tensor(asked, dtype=torch.int32), rows.device), rows
+        return self._known[asked]
