@@ -20,6 +20,7 @@ from cosyvoice_runtime.compilation.captures import capture_speech_lm, find_forms
 from cosyvoice_runtime.compilation.deployment import Deployment
 from cosyvoice_runtime.compilation.forms import Form, collecting, compile_for
 from cosyvoice_runtime.gpu.kernels.rows import ADA, read_row
+from cosyvoice_runtime.lm.torch.captured_rows import WIDTHS
 from making import architecture, architecture_cosyvoice3
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,17 +145,19 @@ def test_adapters_have_forms_that_fit_a_card_of_each_row(card, rank, tmp_path, m
 
 
 @pytest.mark.parametrize("card", ["A100", "L4", "H100", "B200", "RTX 5090"])
-def test_rows_of_attention_have_one_form_that_fits_a_card_of_each_row(card, tmp_path, monkeypatch):
+def test_rows_of_attention_of_each_width_fit_a_card_of_each_row(card, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     compile_for(CARDS[card].capability)
     forms: list[Form] = []
     with torch.inference_mode(), collecting(forms.append):
         capture_speech_lm(deployment(architecture.FULL, CARDS[card]))
-    [form] = [each for each in forms if each.kernel.fn.__name__ == "_text_rows"]
-    compiled = form.compile(measured=True)
-    assert not compiled.failure
-    assert not compiled.spilled
-    assert compiled.shared <= CARDS[card].limits.shared_bytes
+    made = {form.key: form for form in forms if form.kernel.fn.__name__ == "_text_rows"}
+    assert len(made) == len(WIDTHS)
+    for form in made.values():
+        compiled = form.compile(measured=True)
+        assert not compiled.failure
+        assert not compiled.spilled
+        assert compiled.shared <= CARDS[card].limits.shared_bytes
 
 
 def test_without_adapters_nothing_is_compiled_for_them():
