@@ -18,6 +18,10 @@ PAUSE_S = 0.12
 errors are least from here on."""
 
 
+KNOWN_S = PAUSE_S + 2 * FRAME_S
+"""Seconds of sound behind a word that tell where it ends."""
+
+
 class AudibleFrames:
     """The frames of a segment that are not silent. A place in the sound counts only these.
 
@@ -76,11 +80,13 @@ class AudibleFrames:
     def narrowed(self, start_s: float, end_s: float) -> tuple[float, float]:
         """A word's ends in seconds of the stream, moved out of the pause that they lie in.
 
-        A silence shorter than :data:`PAUSE_S` is none, unless nothing sounds before or behind it.
+        A silence shorter than :data:`PAUSE_S` is none, unless nothing sounds before it or so long behind the
+        word.
         """
-        if not self._starts:
+        starts = self._starts
+        last = bisect_left(starts, end_s + KNOWN_S - FRAME_S) - 1  # The frame behind may not be there yet.
+        if last < 0:
             return start_s, end_s
-        starts, last = self._starts, len(self._starts) - 1
         first = bisect_right(starts, start_s - FRAME_S + 1e-9)
         if first <= last and (first == 0 or starts[first] - starts[first - 1] > PAUSE_S):
             start_s = max(start_s, starts[first])

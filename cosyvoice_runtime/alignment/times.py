@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from cosyvoice_runtime.alignment.path import WORDLESS, TextPath
 from cosyvoice_runtime.alignment.spoken_text import SpokenWord
 from cosyvoice_runtime.alignment.words import Word, letters
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 
+AT_ONCE = 10
+"""Rows that the path takes at a time, however they come: so words have the same times in every answer. Fewer
+at a time take longer, more are told later."""
 Spans = Sequence[tuple[int, int]]
 """First character and end of each text token."""
 
@@ -37,6 +42,7 @@ class SegmentTimes:
         self._lengths = [letters(text[start:end]) for start, end in spans]
         self._path = TextPath(self._lengths, heads.rows_per_letter)
         self._heads = heads
+        self._rest = np.zeros((0, len(spans)), np.float32)
         self._told = 0
 
     def trail(self, words: Sequence[Word]) -> None:
@@ -46,7 +52,15 @@ class SegmentTimes:
 
     def push(self, shares: Floats) -> list[WordRows]:
         """Words whose end is settled by more rows of attention, ``[rows, text tokens]``."""
-        self._path.push(shares)
+        rows, told = np.concatenate([self._rest, shares]), []
+        whole = len(rows) - len(rows) % AT_ONCE
+        for start in range(0, whole, AT_ONCE):
+            self._path.push(rows[start : start + AT_ONCE])
+            told += self._settled()
+        self._rest = rows[whole:]
+        return told
+
+    def _settled(self) -> list[WordRows]:
         settled, first = len(self._path.starts) - 1, self._told
         while self._told < len(self._places) - 1 and self._places[self._told][2] <= settled:
             self._told += 1
@@ -54,6 +68,7 @@ class SegmentTimes:
 
     def finish(self) -> list[WordRows]:
         """The words that are left at the end of the segment's speech."""
+        self._path.push(self._rest)
         self._path.finish()
         first, self._told = self._told, len(self._places)
         return self._from(first)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cosyvoice_runtime.alignment.spoken_text import matched
-from cosyvoice_runtime.alignment.times import SegmentTimes, between
+from cosyvoice_runtime.alignment.times import AT_ONCE, SegmentTimes, between
 from cosyvoice_runtime.alignment.words import WordReader
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 
@@ -59,9 +59,9 @@ def test_words_within_one_token_share_its_rows():
 
 
 def test_word_is_told_when_its_end_is_settled_and_only_once():
-    times, durations = segment("one two three", "one two three", [3, 7, 13]), [4, 5, 16]
+    times, durations = segment("one two three", "one two three", [3, 7, 13]), [4, 16, 16]
     told = [[each.word.text for each in times.push(row[None])] for row in looks(durations)]
-    assert [at for at, words in enumerate(told) if words] == [4 + 8 - 1, 9 + 8 - 1]
+    assert [at for at, words in enumerate(told) if words] == [2 * AT_ONCE - 1, 3 * AT_ONCE - 1]
     assert [word for words in told for word in words] == ["one", "two"]
     assert [each.word.text for each in times.finish()] == ["three"]
 

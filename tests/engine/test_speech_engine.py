@@ -25,7 +25,7 @@ from cosyvoice_runtime.engine.speech_engine import SpeechEngine
 from cosyvoice_runtime.engine.utterance.hop import HopPolicy
 from cosyvoice_runtime.engine.utterance.request import AudioChunk, Utterance
 from cosyvoice_runtime.engine.utterance.verdict import Verification
-from cosyvoice_runtime.engine.utterance.verification import CheckedSegment, Checks
+from cosyvoice_runtime.engine.utterance.verification import MOST_REDRAWS, Checks
 from cosyvoice_runtime.engine.utterance.verifier import Judge
 from cosyvoice_runtime.errors import (
     CosyVoiceError,
@@ -37,7 +37,7 @@ from cosyvoice_runtime.errors import (
     status_of,
 )
 from cosyvoice_runtime.lm import FinishReason, Prompt, SamplingOptions
-from cosyvoice_runtime.lm.text_segment import Sound
+from cosyvoice_runtime.lm.text_segment import CheckedText, Sound
 from cosyvoice_runtime.metrics import trace
 from cosyvoice_runtime.serving.hosted.model_host import ModelHost
 from cosyvoice_runtime.serving.speech.engine_client import EngineCall, EngineClient
@@ -122,14 +122,14 @@ def test_every_token_of_every_segment_is_heard_once_in_order(path, lm):
     assert len({sampling.seed for _, sampling in lm.prompts}) == 2
 
 
-def judged(judge: Judge, redraws: int = 2) -> Order:
-    checks = Checks([CheckedSegment("said", 1.0, [(0, 4)], [])], None, 0.04, redraws, judge=judge)
+def judged(judge: Judge) -> Order:
+    checks = Checks(None, 0.04, MOST_REDRAWS, judge=judge)
     return dataclasses.replace(order(streaming=False), checks=checks)
 
 
 def spoken(engine: EngineClient, order: Order) -> Coroutine[Any, Any, list[AudioChunk]]:
     call = engine.call(order, VOICES)
-    call.begin(Prompt([5]))
+    call.begin(Prompt([5]), checked=CheckedText("said", 1.0, [(0, 4)], [], 0))
     call.done()
     return heard(call)
 

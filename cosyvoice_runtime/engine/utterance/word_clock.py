@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cosyvoice_runtime.alignment.estimate import WordTimes
-from cosyvoice_runtime.alignment.sound import AudibleFrames
+from cosyvoice_runtime.alignment.sound import KNOWN_S, AudibleFrames
 from cosyvoice_runtime.alignment.spoken_text import SpokenWord
 from cosyvoice_runtime.alignment.times import SegmentTimes, Spans, WordRows, between
 from cosyvoice_runtime.alignment.words import TimedWord, Word, WordMethod
@@ -170,7 +170,7 @@ class FollowedWords:
             reached = chunk.spoken_characters
             self._waiting = [word for word in self._waiting if word.word.end <= reached]
         told = []
-        while self._waiting and (ends or self._at(self._waiting[0].end) <= self._frames.heard_s):
+        while self._waiting and (ends or self._at(self._waiting[0].end) + KNOWN_S <= self._frames.heard_s):
             told.append(self._timed(self._waiting.pop(0)))
         return told
 
