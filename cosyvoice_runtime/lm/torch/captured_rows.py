@@ -121,7 +121,7 @@ class CapturedRows:
         return rows
 
     def _of(self, asked: Asked) -> tuple[Tensor, Tensor]:
-        """What is asked, on the device, and the memory of its rows."""
+        """The list on the device, and the memory of its rows."""
         if asked not in self._known:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
