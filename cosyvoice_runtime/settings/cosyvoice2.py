@@ -85,7 +85,7 @@ class CosyVoice2Settings(ModelSettings):
     )
     verifier: ClassName = Field(
         NO_CLASS,
-        description="What judges the sound of whole answers, too, whose requests ask for `verify`, see "
+        description="What judges the sound of whole answers that are verified, too, see "
         "cosyvoice_runtime/engine/utterance/verifier.py.",
     )
     max_voices: int = Field(

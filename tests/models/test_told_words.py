@@ -165,12 +165,12 @@ def test_words_are_compared_with_the_text_in_streams_and_whole_answers(server, v
     assert [chunk.verification for chunk in turns if chunk.finish_reason] == [right] * len(TURNS)
 
 
-def test_verifier_of_the_server_judges_whole_answers_that_ask(server):
+def test_verifier_of_the_server_judges_whole_answers_that_are_verified(server):
     request = dataclasses.replace(ASKED, text="Never mumble.", verify="retry")
     speak = HttpSpeechClient(server.http_url).synthesize
     found = {"kind": "heard", "text": "mumbled", "start": 0, "end": len(request.text)}
     assert speak(request).verification == {"checked": True, "redraws": 2, "findings": [found]}
-    assert speak(dataclasses.replace(request, verify=None)).verification is None
+    assert speak(dataclasses.replace(request, verify="off")).verification is None
     *_, last = client(server).speak(request)
     assert last.verification["findings"] == []
     with pytest.raises(RefusedError, match="AssertionError"):
