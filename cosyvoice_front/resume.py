@@ -21,10 +21,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from cosyvoice_client import AudioChunk, ClientError, UnavailableError
+from cosyvoice_client.chunk import INCOMPLETE
 from cosyvoice_client.errors import LostError
 from cosyvoice_client.words import TimedWord
 from cosyvoice_front.joining import best_shift, joined, sound_alike
-from cosyvoice_front.spoken import INCOMPLETE
 
 logger = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cosyvoice_client import AudioChunk
+from cosyvoice_client.chunk import INCOMPLETE
 from cosyvoice_client.encoders import Encoder, Samples
 from cosyvoice_front import events
 from cosyvoice_front.errors import SERVER, ApiError, broken
@@ -26,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 FIRST_SAMPLES = 3 * RATE // 50
 """Encoded on their own, so that the first bytes don't wait until all of the first chunk is encoded."""
-INCOMPLETE = "incomplete"
-"""Why speech ends that has stalled amid its text."""
 HAPPINESS = ("", "stop", "length", "repetition", INCOMPLETE)
 """Why a segment of the text ended, the happiest first."""
 
@@ -217,7 +216,7 @@ async def as_file(pieces: AsyncGenerator[bytes, None], tally: Tally) -> AsyncGen
         async for piece in pieces:
             yield piece
     if tally.finish_reason == INCOMPLETE:
-        raise ApiError(500, "The speech has stalled amid its text.", type=SERVER, code="incomplete")
+        raise ApiError(500, "The speech has stalled amid its text.", type=SERVER, code=INCOMPLETE)
 
 
 async def placed(

@@ -176,7 +176,7 @@ def as_json(shown: Iterable[Shown], method: str) -> Iterator[str]:
 def as_srt(shown: Iterable[Shown], method: str) -> Iterator[str]:  # noqa: ARG001
     """SubRip's captions."""
     for number, cue in enumerate(cues_of(shown), 1):
-        times = f"{_clock(cue[0].word.start_s, ',')} --> {_clock(cue[-1].word.end_s, ',')}"
+        times = _times(cue, ",")
         before = "" if number == 1 else "\n"
         yield f"{before}{number}\n{times}\n{_text(cue)}\n"
 
@@ -185,7 +185,7 @@ def as_vtt(shown: Iterable[Shown], method: str) -> Iterator[str]:
     """WebVTT's captions, with the time of each word in them (https://www.w3.org/TR/webvtt1)."""
     yield f"WEBVTT\n\nNOTE\nWord times by {method}.\n"
     for cue in cues_of(shown):
-        times = f"{_clock(cue[0].word.start_s, '.')} --> {_clock(cue[-1].word.end_s, '.')}"
+        times = _times(cue, ".")
         yield f"\n{times}\n{_timed_text(cue)}\n"
 
 
@@ -299,19 +299,24 @@ def _timed_text(cue: Sequence[Shown]) -> str:
     )
     for each in others:
         at = _milliseconds(each.word.start_s)
-        time = f"<{_clock(each.word.start_s, '.')}>" if last < at < end else ""
+        time = f"<{clock(at, '.')}>" if last < at < end else ""
         timed += f"{each.before}{time}{_escaped(each.word.text)}"
         last = max(last, at)
     return timed
+
+
+def _times(cue: Sequence[Shown], point: str) -> str:
+    """Beginning and end of a caption."""
+    return " --> ".join(clock(_milliseconds(at), point) for at in (cue[0].word.start_s, cue[-1].word.end_s))
 
 
 def _escaped(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def _clock(seconds: float, point: str) -> str:
-    """Hours, minutes, seconds and milliseconds."""
-    minutes, rest = divmod(_milliseconds(seconds), 60_000)
+def clock(milliseconds: int, point: str) -> str:
+    """The time as hours, minutes, seconds and, behind the point, milliseconds."""
+    minutes, rest = divmod(milliseconds, 60_000)
     return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{point}{rest % 1000:03}"
 
 

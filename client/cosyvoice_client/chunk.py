@@ -15,6 +15,8 @@ from cosyvoice_client.words import NO_WORDS, TimedWord, read_words
 SAMPLE_RATE = 24_000
 TOKEN_RATE = 25
 """Sample rate assumed of a server that does not say its own."""
+INCOMPLETE = "incomplete"
+"""The ``finish_reason`` of speech that has stalled, behind which the rest of its text is not spoken."""
 
 
 @dataclass(frozen=True, eq=False)

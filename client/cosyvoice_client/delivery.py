@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from cosyvoice_client.chunk import AudioChunk
+from cosyvoice_client.chunk import INCOMPLETE, AudioChunk
 from cosyvoice_client.errors import ClientError, InvalidArgumentError, RefusedError
 from cosyvoice_client.player import Player, open_player
 from cosyvoice_client.resampler import at_rate
@@ -17,8 +17,6 @@ from cosyvoice_client.writer import STDOUT, Write, audio_writer, check_target, r
 STDIN = "-"
 """As a text: the lines of standard input."""
 DEFAULT_OUTPUT = "speech.wav"
-INCOMPLETE = "incomplete"
-"""The ``finish_reason`` of speech that has stalled, behind which the rest of its text is not spoken."""
 
 Utter = Callable[[str], Iterable[AudioChunk]]
 
@@ -167,7 +165,7 @@ class Progress:
 
 
 def _named(place: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
-    """The same chunks; their error, and that of speech that has stalled, says where the text stands."""
+    """Pass on the chunks; an error of theirs, or of speech that has stalled, says where the text stands."""
     try:
         has_stalled = False
         for chunk in chunks:

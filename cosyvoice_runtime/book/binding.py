@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cosyvoice_client.captions import clock
 from cosyvoice_client.pcm import FULL_SCALE, pcm16
 from cosyvoice_client.resampler import StreamResampler
 from cosyvoice_client.writer import PYAV, RecordedFile, WholeFile
@@ -128,7 +129,7 @@ def _encode(file: RecordedFile, binding: Binding, stretches: Iterable[Pcm], impr
     told = {"title": imprint.title, "album": imprint.title, "artist": imprint.author, "comment": MARK}
     file_rate = next((each for each in binding.rates if each >= rate), rate)
     with av.open(file, "w", format=binding.container) as container:
-        # The same book is the same file: without this flag an Ogg stream has a random serial number.
+        # Without this flag an Ogg stream has a random serial number, and the same book is another file.
         bitexact: Any = Flags.bitexact.value
         container.flags |= bitexact
         container.metadata.update({**told, **dict(binding.metadata)})
@@ -162,8 +163,7 @@ def _chapter_comments(marks: Sequence[ChapterMark], rate: int) -> dict[str, str]
     """
     comments = dict[str, str]()
     for number, mark in enumerate(marks):
-        minutes, milliseconds = divmod(1000 * mark.start // rate, 60_000)
-        begin = f"{minutes // 60:02}:{minutes % 60:02}:{milliseconds // 1000:02}.{milliseconds % 1000:03}"
+        begin = clock(1000 * mark.start // rate, ".")
         comments |= {f"CHAPTER{number:03}": begin, f"CHAPTER{number:03}NAME": _short_title(mark)}
     return comments
 

@@ -1,4 +1,4 @@
-"""What is measured of the segments of a long text."""
+"""The figures that are measured of the segments of a long text."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_segments_are_measured_whole():
 
 
 def prompts_of(kind: type[LocalStages], monkeypatch: pytest.MonkeyPatch) -> list[Prompt]:
-    """What the speech LM reads of two segments; it says 731 and 5 for each."""
+    """The prompts of two segments that the speech LM reads; it says 731 and 5 for each."""
     read: list[Prompt] = []
 
     async def said(prompt: Prompt):

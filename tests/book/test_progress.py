@@ -1,4 +1,4 @@
-"""What is told while a book is spoken."""
+"""The progress that is told while a book is spoken."""
 
 from __future__ import annotations
 

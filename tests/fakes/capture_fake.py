@@ -166,7 +166,7 @@ class TracingCapture:
 
 
 def storage(tensor: torch.Tensor) -> int:
-    """What names the memory of a tensor and of its views."""
+    """A number that names the memory of a tensor and of its views."""
     return tensor.untyped_storage()._cdata
 
 

@@ -1,4 +1,4 @@
-"""What the server has found of speech whose words a request has verified, as clients of the front hear it."""
+"""The front's clients hear what the server has found of speech whose words a request has verified."""
 
 from __future__ import annotations
 

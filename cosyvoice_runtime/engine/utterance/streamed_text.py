@@ -158,7 +158,7 @@ async def speak_arriving(
         async for chunk in spoken:
             feeder.source.spoke()
             ended = chunk.finish_reason is not None
-            # Of a segment that is cut, too: the next one goes on behind it.
+            # This holds of a segment that is cut, too: the next one goes on behind it.
             characters = feeder.characters[chunk.segment] if ended else None
             yield dataclasses.replace(chunk, spoken_characters=characters)
 
