@@ -64,6 +64,43 @@ def integers(values: Sequence[int], device: torch.device) -> Tensor:
     return moved(torch.tensor(values, dtype=torch.int64), device)
 
 
+def shared_with_host(
+    shape: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, npt.NDArray[Any]]:
+    """Zeros in memory of the host that a device's kernels write, without a copy.
+
+    What work has written is there when an event behind it has been reached.
+
+    Returns:
+        the same memory as a tensor of the device and as an array.
+    """
+    if not on_gpu(device):
+        array = torch.zeros(tuple(shape), dtype=dtype).numpy()
+        return torch.from_numpy(array).to(device), array
+    with torch.cuda.device(device):  # It belongs to a device, as its tensor does.
+        host = _pinned(math.prod(shape) * dtype.itemsize)
+    array = host.view(dtype).view(*shape).numpy()
+    array[...] = 0
+    return torch.as_tensor(_Mapped(host, array), device=device), array
+
+
+class _Mapped:
+    """Pinned memory as something of the device's: both have one address space (CUDA's unified addressing).
+
+    Args:
+        host: the memory, which lasts as long as tensors made from this.
+    """
+
+    def __init__(self, host: Tensor, array: npt.NDArray[Any]) -> None:
+        self._host = host
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (host.data_ptr(), False),
+            "version": 3,
+        }
+
+
 class _Pinned:
     """Pinned memory that small values of all types use repeatedly.
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.checkpoint.config_lm import SpeechLMConfig
 from cosyvoice_runtime.errors import CHECK_TELLS, SPEECH_LM, CosyVoiceError, InvalidInput, NotFiniteError
 from cosyvoice_runtime.lm.prompt import PromptSegment, Table, num_positions
@@ -283,15 +282,12 @@ class Progress:
         tokens: new speech tokens.
         finish_reason: set once, with the last tokens; the slot is free then.
         error: the error of this utterance alone, if the reason is ``error``.
-        rows: what all tokens since the last progress look at in the text, given ones too, float32
-            ``[tokens, text tokens]``; None where nobody asks or the engine does not see it.
     """
 
     handle: Hashable
     tokens: Sequence[int]
     finish_reason: FinishReason | None = None
     error: CosyVoiceError | None = None
-    rows: Floats | None = None
 
 
 MOST_IN_A_RUN = 5

@@ -15,15 +15,15 @@ from cosyvoice_runtime.lm.generation import Drawn, FinishReason, Generation, Pro
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents
 from cosyvoice_runtime.lm.prompt import NO_ADAPTERS, Prompt, check_text, num_positions
 from cosyvoice_runtime.lm.sampling import Blocked, IntArray, SamplerState, SamplingOptions, check_room
-from cosyvoice_runtime.lm.text_rows import FollowedHeads, TextRows
+from cosyvoice_runtime.lm.text_rows import FollowedHeads, LookedRows, TextRows
 from cosyvoice_runtime.lm.text_stream import TextStream
 
 
 class Steps(Protocol):
     """Brings sequences of a cache forward."""
 
-    def sees_text(self, sequence: Generation, text: slice) -> bool:
-        """Whether a new sequence can get a row of attention to these positions for each id that is drawn."""
+    def follow(self, sequence: Generation, text: slice) -> TextRows | None:
+        """Rows of attention to these positions of a new sequence's text; None if they are not seen."""
 
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
         """Feed the sequences, and return ids that were drawn, in order; mostly one for each sequence.
@@ -128,17 +128,18 @@ class RunningBatch:
             prompt.adapter,
         )
 
-    def follow(self, handle: Hashable, text: slice) -> None:
-        """Have the progress of an utterance tell what its tokens look at in its text, which was added whole.
+    def follow(self, handle: Hashable, text: slice) -> TextRows | None:
+        """Tell what the tokens of an utterance look at in its text, which was added whole.
 
-        It is called before the first step of the utterance, and has no effect where steps don't see that.
+        It is called before the first step of the utterance. Tokens that were given have no rows, nor does an
+        utterance that has some.
 
         Args:
             text: positions of the text, `Prompt.text_positions`.
         """
         generation = cast(Generation, handle)
-        if self._steps.sees_text(generation, text):
-            generation.rows = TextRows(text)
+        generation.rows = None if generation.given else self._steps.follow(generation, text)
+        return generation.rows
 
     def push_text(self, handle: Hashable, ids: Sequence[int]) -> None:
         """Add text to a stream, which has no effect after the utterance has ended.
@@ -205,6 +206,8 @@ class RunningBatch:
         return generation
 
     def _release(self, generation: Generation) -> None:
+        if generation.rows is not None:
+            generation.rows.close()
         del self._running[generation.slot]
         self._cache.release(generation.slot, wipe=generation.finish_reason is FinishReason.ERROR)
 
@@ -222,16 +225,11 @@ class RunningBatch:
             if sequence.finish_reason is not None:  # The id before has ended it.
                 continue
             token = sequence.accept(id_)
-            rows = sequence.rows
-            if rows is not None:
-                rows.draw(is_speech=token is not None)
             if token is not None:
                 if position == max_len:
                     sequence.finish(FinishReason.LENGTH)
                 if len(sequence.tokens) > len(sequence.given):
                     progress.append(Progress(sequence, [token], sequence.finish_reason))
-                    if rows is not None:
-                        progress[-1].rows = rows.take()
         return progress
 
 
@@ -279,8 +277,8 @@ class HostSteps:
     def advance(self, running: Sequence[Generation]) -> list[Drawn]:
         return [drawn for sequences, logits in self._feed(running) for drawn in self._draw(sequences, logits)]
 
-    def sees_text(self, sequence: Generation, text: slice) -> bool:  # noqa: ARG002
-        return self._heads is not None
+    def follow(self, sequence: Generation, text: slice) -> TextRows | None:  # noqa: ARG002
+        return None if self._heads is None else LookedRows(text)
 
     def _feed(self, running: Sequence[Generation]) -> Iterator[tuple[list[Generation], Logits]]:
         sequences = self._residents.going_on([each for each in running if each.unfed], running)
@@ -295,7 +293,7 @@ class HostSteps:
     def _watched(
         self, sequences: Sequence[Generation], places: Sequence[int], feed: Callable[[], Logits]
     ) -> Logits:
-        """Logits of a pass, of which those sequences get a row that have rows.
+        """Logits of a pass, of which those sequences get a row that are followed.
 
         Args:
             places: of the sequences in the pass.
@@ -303,7 +301,7 @@ class HostSteps:
         followed = [
             (place, each.slot, each.rows)
             for place, each in zip(places, sequences, strict=True)
-            if each.rows is not None
+            if isinstance(each.rows, LookedRows)
         ]
         if self._heads is None or not followed:
             return feed()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -11,10 +10,18 @@ import numpy as np
 from cosyvoice_runtime.arrays import Floats
 
 
-class TextRows:
-    """Keeps a row for each speech token of an utterance.
+class TextRows(Protocol):
+    """The rows of an utterance, one for each speech token that was drawn."""
 
-    A pass looks before an id is drawn from its logits, and an id that is no speech has no row.
+    def take(self, count: int) -> Floats:
+        """Rows of the next tokens, which have been drawn: float32 ``[count, text tokens]``, each of sum 1."""
+
+    def close(self) -> None:
+        """Keep the rows of tokens drawn so far, and expect no others: the utterance gives up its slot."""
+
+
+class LookedRows:
+    """`TextRows` that passes bring one by one.
 
     Args:
         text: positions of the text to speak in the cache.
@@ -22,25 +29,19 @@ class TextRows:
 
     def __init__(self, text: slice) -> None:
         self.text = text
-        self._looked: deque[Floats] = deque()
         self._rows: list[Floats] = []
 
     def look(self, row: Floats) -> None:
-        """Take what a pass looked at, float32 ``[text tokens]`` of sum 1, before its id is drawn."""
-        self._looked.append(row)
+        """Take what a pass looked at, float32 ``[text tokens]`` of sum 1, before an id is drawn from it."""
+        self._rows.append(row)
 
-    def draw(self, is_speech: bool) -> None:
-        """Note the next id, in the order in which passes looked."""
-        row = self._looked.popleft()
-        if is_speech:
-            self._rows.append(row)
+    def take(self, count: int) -> Floats:
+        """As `TextRows` does; what was looked at before a stop id is never taken."""
+        rows, self._rows = self._rows[:count], self._rows[count:]
+        return np.array(rows, np.float32).reshape(count, self.text.stop - self.text.start)
 
-    def take(self) -> Floats:
-        """Rows since the last call, float32 ``[rows, text tokens]``."""
-        rows, self._rows = self._rows, []
-        if len(rows) == 1:  # This is usual; to make another array takes ten times as long.
-            return rows[0][None]
-        return np.array(rows, np.float32).reshape(-1, self.text.stop - self.text.start)
+    def close(self) -> None:
+        """Do nothing: all rows are here."""
 
 
 class FollowedHeads(Protocol):

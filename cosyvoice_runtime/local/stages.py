@@ -15,6 +15,7 @@ from cosyvoice_runtime.lm.generation import FinishReason, Generation, SilenceFil
 from cosyvoice_runtime.lm.prompt import Prompt, num_positions
 from cosyvoice_runtime.lm.running_batch import RunningBatch
 from cosyvoice_runtime.lm.sampling import SamplingOptions
+from cosyvoice_runtime.lm.text_rows import TextRows
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT, TextPieces
 from cosyvoice_runtime.local.networks import OpenBatch
 from cosyvoice_runtime.token2wav.token2wav import AnyToken2Wav, flow_prompt
@@ -58,12 +59,11 @@ class LocalStages:
         positions = num_positions(prompt.segments()) + TokenLimits.of(sampling, text).max_tokens
         batch = self._open_batch(positions if pieces is None else positions + MOST_TEXT, self._heads)
         generation = batch.add(prompt, sampling) if pieces is None else batch.add_open(prompt, sampling)
-        if with_rows:
-            batch.follow(generation, prompt.text_positions)
-        return self._groups(batch, generation, pieces)
+        rows = batch.follow(generation, prompt.text_positions) if with_rows else None
+        return self._groups(batch, generation, pieces, rows)
 
     async def _groups(
-        self, batch: RunningBatch, generation: Generation, pieces: TextPieces | None
+        self, batch: RunningBatch, generation: Generation, pieces: TextPieces | None, rows: TextRows | None
     ) -> AsyncGenerator[TokenGroup, None]:
         """Each token as a group of one, then the reason for the end."""
         keep = SilenceFilter(self._silent_tokens)
@@ -73,7 +73,8 @@ class LocalStages:
                 batch.end_text(generation) if ids is None else batch.push_text(generation, ids)
             for progress in batch.step():
                 if progress.tokens:
-                    yield TokenGroup.of(progress.tokens, keep, rows=progress.rows)
+                    looked = None if rows is None else rows.take(len(progress.tokens))
+                    yield TokenGroup.of(progress.tokens, keep, rows=looked)
             await asyncio.sleep(0)  # The consumer gets this token before the next one is drawn.
         if generation.error is not None:
             raise generation.error

@@ -20,6 +20,7 @@ from cosyvoice_runtime.compilation.captures import capture_speech_lm, find_forms
 from cosyvoice_runtime.compilation.deployment import Deployment
 from cosyvoice_runtime.compilation.forms import Form, collecting, compile_for
 from cosyvoice_runtime.gpu.kernels.rows import ADA, read_row
+from cosyvoice_runtime.lm.kernels import text_rows
 from cosyvoice_runtime.lm.torch.captured_rows import WIDTHS
 from making import architecture, architecture_cosyvoice3
 
@@ -147,6 +148,7 @@ def test_adapters_have_forms_that_fit_a_card_of_each_row(card, rank, tmp_path, m
 @pytest.mark.parametrize("card", ["A100", "L4", "H100", "B200", "RTX 5090"])
 def test_rows_of_attention_of_each_width_fit_a_card_of_each_row(card, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(text_rows._text_rows, "_found", {})  # It remembers launches of other tests.
     compile_for(CARDS[card].capability)
     forms: list[Form] = []
     with torch.inference_mode(), collecting(forms.append):

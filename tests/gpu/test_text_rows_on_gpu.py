@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from lm_networks import Networks, far, move_pages
 from torch import Tensor
 
 from cosyvoice_runtime.gpu.cuda_graphs import CudaGraphCapture, attend_unplanned
+from cosyvoice_runtime.gpu.transfer import shared_with_host
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.cache import CachePool
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT
-from cosyvoice_runtime.lm.torch.captured_rows import ComputeRows, text_rows_plain
+from cosyvoice_runtime.lm.torch.captured_rows import RING, ComputeRows, text_rows_plain
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.device_steps import PLAIN_PASSES, CapturedPasses
 from cosyvoice_runtime.lm.torch.head_scores import HeadScores
@@ -75,24 +74,31 @@ def test_rows_behind_captured_steps_are_what_plain_steps_look_at(networks, posit
     move_pages(paged, other)
     graph.replay()
     texts = [text_of(slot, position) for slot, position in enumerate(positions)]
-    asked = [
-        [place, slot, texts[slot].start, texts[slot].stop]
-        for place, slot in enumerate(slots.tolist())
-        if slot % 4 != 1 or batch < 4
-    ][::-1]
+    followed = torch.zeros(batch, 2, dtype=torch.int32)
+    for slot in range(batch):
+        if slot % 4 != 1 or batch < 4:
+            followed[slot] = torch.tensor([texts[slot].start, texts[slot].stop])
     found: dict[ComputeRows, Tensor] = {}
     for compute in (text_rows, text_rows_plain):
-        rows = torch.full((len(asked), MOST_TEXT), torch.nan, dtype=torch.float16, device="cuda")
-        compute(kept, paged, torch.tensor(asked, dtype=torch.int32).cuda(), rows)
-        found[compute] = rows
-    torch.testing.assert_close(found[text_rows], found[text_rows_plain], rtol=2e-3, atol=1e-4)
-    for row, (place, slot, *_) in zip(found[text_rows], asked, strict=True):
+        rows, on_host = shared_with_host((batch, RING, MOST_TEXT), torch.float16, paged.data.device)
+        rows.fill_(2)
+        compute(kept, paged, torch.stack([places, slots]), followed.cuda(), rows, MOST_TEXT)
+        torch.cuda.synchronize()
+        found[compute] = torch.from_numpy(on_host).clone()
+    for place, slot in enumerate(slots.tolist()):
         text = texts[slot]
         size = text.stop - text.start
-        assert not row[size:].any()
+        own, other = (found[compute][slot] for compute in (text_rows, text_rows_plain))
+        row = own[positions[slot] % RING]
+        if not followed[slot].any():
+            assert torch.equal(own, other)
+            assert (own == 2).all()
+            continue
+        assert (own != 2).any(1).sum() == 1
+        torch.testing.assert_close(row[:size], other[positions[slot] % RING, :size], rtol=2e-3, atol=1e-4)
         expected = scores.shares(text)[place].mean(0)[-1]
         if size > 1:
-            assert far(uneven(row[:size]), uneven(expected)) < TOLERANCE
+            assert far(uneven(row[:size]), uneven(expected.cpu())) < TOLERANCE
         else:
             assert row[0] == 1
 
@@ -118,17 +124,12 @@ def test_requests_that_join_and_leave_get_the_rows_of_their_own_tokens(networks,
         passes = CapturedPasses(step, prefill, slot_draw, draw_after_step(lm.device), text_rows)
     capture, pool = CudaGraphCapture(lm.device), CachePool(128, 12)
     decoder = BatchDecoder(lm, 5, MAX_LEN, capture, 4, passes, pool, HEADS)
-    rows = defaultdict(list)
     prompts = [Prompt(list(range(1, 12 + 37 * number)), [5], range(40 * number)) for number in range(5)]
     spoken = []
 
     def run(steps: int) -> None:
         while decoder.busy and steps:
-            for progress in decoder.step():
-                assert progress.error is None
-                if progress.rows is not None:
-                    assert len(progress.rows) == len(progress.tokens)
-                    rows[progress.handle].append(progress.rows)
+            assert all(progress.error is None for progress in decoder.step())
             steps -= 1
 
     for number, prompt in enumerate(prompts):
@@ -139,10 +140,10 @@ def test_requests_that_join_and_leave_get_the_rows_of_their_own_tokens(networks,
             decoder.follow(spoken[-1], prompt.text_positions)
         run(7)
     run(10_000)
-    assert spoken[2] not in rows
+    assert spoken[2].rows is None
     for number, (prompt, generation) in enumerate(zip(prompts, spoken, strict=True)):
         if number != 2:
-            found = torch.from_numpy(np.concatenate(rows[generation]))
+            found = torch.from_numpy(generation.rows.take(len(generation.tokens)))
             expected = one_pass(networks.single, prompt, generation.tokens).cpu()
             assert found.shape == expected.shape
             difference = found - expected

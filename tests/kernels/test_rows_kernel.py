@@ -19,7 +19,7 @@ from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT
 from cosyvoice_runtime.lm.torch import prefill_graphs
-from cosyvoice_runtime.lm.torch.captured_rows import text_rows_plain
+from cosyvoice_runtime.lm.torch.captured_rows import RING, WIDTHS, text_rows_plain
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
 from cosyvoice_runtime.lm.torch.head_scores import HeadScores
@@ -62,26 +62,23 @@ def filled(opened_cache, slots: int) -> tuple[KVCache, KVCache]:
     return caches[0], caches[1]
 
 
-def asked(slots: list[int]) -> Tensor:
-    """A text for each sequence of a pass, asked for in another order than that of the pass."""
-    order = range(len(slots))[::-1]
-    rows = [[place, slots[place], TEXTS[place].start, TEXTS[place].stop] for place in order]
-    return torch.tensor(rows, dtype=torch.int32)
-
-
-def found(cache: KVCache, slots: list[int]) -> list[list[Tensor]]:
-    """Rows of each sequence of the pass, by the kernel and by plain operations."""
+def found(cache: KVCache, slots: list[int], positions: list[int]) -> list[list[Tensor]]:
+    """Rows of each sequence of the pass, by the kernel and by plain operations; another slot has none."""
     assert cache.kept is not None
+    texts = torch.zeros(cache.slots, 2, dtype=torch.int32)
+    for slot, text in zip(slots, TEXTS, strict=True):
+        texts[slot] = torch.tensor([text.start, text.stop])
     both = []
     for compute in (text_rows, text_rows_plain):
-        rows = torch.full((len(slots), MOST_TEXT), torch.nan, dtype=torch.float16)
-        compute(cache.kept, cache, asked(slots), rows)
-        in_order = [
-            row.split([text.stop - text.start, MOST_TEXT - text.stop + text.start])
-            for row, text in zip(rows.flip(0), TEXTS, strict=True)
-        ]
-        assert not any(behind.any() for _, behind in in_order)
-        both.append([row.float() for row, _ in in_order])
+        rows = torch.full((cache.slots, RING, MOST_TEXT), 2.0, dtype=torch.float16)
+        compute(cache.kept, cache, torch.tensor([positions, slots]), texts, rows, WIDTHS[0])
+        assert (rows != 2).any(2).sum() == len(slots)
+        both.append(
+            [
+                rows[slot, position % RING, : text.stop - text.start].float()
+                for slot, position, text in zip(slots, positions, TEXTS, strict=True)
+            ]
+        )
     return [list(each) for each in zip(*both, strict=True)]
 
 
@@ -106,7 +103,7 @@ def test_rows_behind_a_fused_step_are_what_a_plain_step_looks_at(lm, opened_cach
     lm.decode_step(tokens, places, plain.gathered(own), MAX_LEN)
     scores, lm.scores = lm.scores, None
     FusedStep(lm, MAX_LEN)(tokens, places, kept.gathered(own), MAX_LEN, TILES)
-    for place, rows in enumerate(found(kept, slots)):
+    for place, rows in enumerate(found(kept, slots, places.tolist())):
         check(rows, seen(scores, place))
 
 
@@ -119,7 +116,7 @@ def test_rows_behind_fused_prompts_are_what_plain_passes_look_at(lm, opened_cach
     codes = torch.randint(CONFIG.text_vocab_size, (3, 40))
     given = codes, torch.tensor(lengths), torch.zeros(3, dtype=torch.int64)
     FusedPrefill(lm, MAX_LEN)(*given, kept.gathered(torch.tensor(slots)), None)
-    rows = found(kept, slots)
+    rows = found(kept, slots, [length - 1 for length in lengths])
     for place, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
         lm.scores = HeadScores(HEADS)
         lm.prefill(lm.embed_codes(codes[place, :length]), 0, plain.view(slot, slot + 1))
@@ -140,21 +137,19 @@ def test_an_utterance_in_kernels_gets_the_rows_of_its_tokens(lm, monkeypatch):
     pool = CachePool(16, 4)
     decoder = BatchDecoder(lm, 2, 32, play_back, passes=passes, pool=pool, heads=HEADS)
     options = SamplingOptions(seed=3, min_tokens=6, max_tokens=6)
-    prompt, found = Prompt([4, 2, 7, 9, 1], [5]), []
+    prompt = Prompt([4, 2, 7, 9, 1], [5])
     decoder.add(Prompt([4, 2, 7]), options)
     followed = decoder.add(prompt, options)
     decoder.follow(followed, prompt.text_positions)
     while decoder.busy:
-        for progress in decoder.step():
-            assert (progress.rows is None) == (progress.handle is not followed)
-            found += [] if progress.rows is None else [torch.from_numpy(progress.rows)]
+        decoder.step()
     lm.scores = HeadScores(HEADS, rows=6)
     speech = lm.speech_embedding(torch.tensor(followed.tokens[:-1]))
     view = KVCache(CONFIG, 1, 32).view(0, 1)
     lm.prefill(torch.cat([lm.embed(prompt.segments()), speech]), 0, view)
     scores, lm.scores = lm.scores, None
     expected = scores.shares(prompt.text_positions)[0].mean(0)
-    torch.testing.assert_close(torch.cat(found), expected, rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(torch.from_numpy(followed.rows.take(6)), expected, rtol=0, atol=ROUNDING)
 
 
 @torch.inference_mode()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from lm_utterances import TEXT
 
 from capture_fake import play_back
 from cosyvoice_runtime.lm.cache import CachePool
-from cosyvoice_runtime.lm.generation import Generation, Progress
+from cosyvoice_runtime.lm.generation import Generation
 from cosyvoice_runtime.lm.prompt import Prompt
 from cosyvoice_runtime.lm.sampling import SamplingOptions
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT
-from cosyvoice_runtime.lm.torch.captured_rows import WIDTHS, text_rows_plain
+from cosyvoice_runtime.lm.torch.captured_rows import RING, WIDTHS, text_rows_plain
 from cosyvoice_runtime.lm.torch.decoder import BatchDecoder
 from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
 from cosyvoice_runtime.lm.torch.network import SpeechLM
@@ -34,18 +35,15 @@ def begin(decoder: BatchDecoder, seed: int, tokens: int, follow: bool, prompt: P
     return generation
 
 
-def run(decoder: BatchDecoder) -> list[Progress]:
-    progress: list[Progress] = []
+def run(decoder: BatchDecoder) -> None:
     while decoder.busy:
-        progress += decoder.step()
-    return progress
+        decoder.step()
 
 
-def rows_of(generation: Generation, progress: list[Progress]) -> torch.Tensor:
-    """Rows of all tokens; none of the progress lacks them."""
-    own = [each for each in progress if each.handle is generation]
-    assert [len(each.rows) for each in own] == [len(each.tokens) for each in own]
-    return torch.cat([torch.from_numpy(each.rows) for each in own])
+def rows_of(generation: Generation) -> torch.Tensor:
+    """Rows of all tokens of an utterance that has ended."""
+    assert generation.rows is not None
+    return torch.from_numpy(generation.rows.take(len(generation.tokens)))
 
 
 @torch.inference_mode()
@@ -54,11 +52,14 @@ def test_steps_of_some_bring_the_rows_that_steps_of_all_do(lm):
     for some in (True, False):
         decoder = ahead(lm, 4, 64, pool=POOL, prefill_batch=4)
         spoken = [begin(decoder, seed, 20, True, Prompt(TEXT[seed : seed + 9])) for seed in range(4)]
-        progress = decoder.step() + decoder.step()
+        decoder.step(), decoder.step()
         for _ in range(6):
-            progress += decoder.step_some([spoken[2]]) if some else decoder.step()
-        progress += run(decoder)
-        found.append([rows_of(generation, progress) for generation in spoken])
+            if some:
+                decoder.step_some([spoken[2]])
+            else:
+                decoder.step()
+        run(decoder)
+        found.append([rows_of(generation) for generation in spoken])
     for some, every in zip(*found, strict=True):
         assert len(some) == 20
         torch.testing.assert_close(some, every, rtol=0, atol=2**-10)
@@ -68,19 +69,39 @@ def test_steps_of_some_bring_the_rows_that_steps_of_all_do(lm):
 def test_a_slot_that_was_followed_tells_nothing_of_the_next_utterance(lm):
     decoder = ahead(lm, 1, 64)
     first = begin(decoder, 0, 5, follow=True)
-    assert rows_of(first, run(decoder)).shape == (5, 3)
+    run(decoder)
     second = begin(decoder, 0, 5, follow=False)
-    assert [each.rows for each in run(decoder)] == [None] * 5
+    run(decoder)
+    assert rows_of(first).shape == (5, 3)
+    assert second.rows is None
     assert first.tokens == second.tokens
+
+
+@torch.inference_mode()
+def test_more_rows_are_kept_than_memory_has_room_for(lm):
+    """Nobody takes any before the end; a second utterance is shorter, and its rows stay as well."""
+    decoder, count = ahead(lm, 2, 512), 3 * RING + 7
+    spoken = [begin(decoder, 1, length, True) for length in (count, 9)]
+    run(decoder)
+    late = [rows_of(generation) for generation in spoken]
+    for generation, rows in zip(spoken, late, strict=True):
+        again = begin(decoder, 1, len(generation.tokens), True)
+        found = []
+        while decoder.busy:
+            for progress in decoder.step():
+                found.append(again.rows.take(len(progress.tokens)))
+        assert again.tokens == generation.tokens
+        torch.testing.assert_close(rows, torch.from_numpy(np.concatenate(found)), rtol=0, atol=2**-10)
 
 
 def counted(lm: SpeechLM) -> tuple[BatchDecoder, list[int]]:
     """A decoder, and how many rows are computed each time."""
     calls: list[int] = []
 
-    def compute(kept, cache, asked, rows):
-        calls.append(len(asked))
-        text_rows_plain(kept, cache, asked, rows)
+    def compute(kept, cache, fed, texts, rows, width):
+        asks = texts[:, 0] < texts[:, 1]
+        calls.append(int(asks[fed[1]].sum()))
+        text_rows_plain(kept, cache, fed, texts, rows, width)
 
     return ahead(lm, 3, 64, prefill_batch=3, passes=CapturedPasses(rows=compute), pool=POOL), calls
 
@@ -88,7 +109,7 @@ def counted(lm: SpeechLM) -> tuple[BatchDecoder, list[int]]:
 @torch.inference_mode()
 def test_rows_are_computed_only_behind_passes_of_which_some_are_asked_for(lm):
     decoder, calls = counted(lm)
-    assert calls == [1] * len(WIDTHS)  # Kernels are loaded then.
+    assert calls == [0] * len(WIDTHS)  # Kernels are loaded then.
     for follows, rows in ((None, []), (1, [1] * 8)):
         calls.clear()
         for seed in range(3):
@@ -101,9 +122,9 @@ def test_rows_are_computed_only_behind_passes_of_which_some_are_asked_for(lm):
 def test_rows_have_room_for_the_longest_text(lm):
     widths = []
 
-    def compute(kept, cache, asked, rows):
-        widths.append(rows.shape[1])
-        text_rows_plain(kept, cache, asked, rows)
+    def compute(kept, cache, fed, texts, rows, width):
+        widths.append(width)
+        text_rows_plain(kept, cache, fed, texts, rows, width)
 
     decoder = ahead(lm, 2, 512, passes=CapturedPasses(rows=compute))
     widths.clear()
@@ -118,19 +139,8 @@ def test_rows_have_room_for_the_longest_text(lm):
 def test_texts_up_to_the_longest_have_rows(lm, size):
     decoder = ahead(lm, 1, 512)
     generation = begin(decoder, 0, 5, True, Prompt([1 + number % 80 for number in range(size)]))
-    progress = run(decoder)
+    run(decoder)
     if size == MOST_TEXT:
-        torch.testing.assert_close(
-            rows_of(generation, progress).sum(1), torch.ones(5), rtol=0, atol=MOST_TEXT * 2**-13
-        )
+        torch.testing.assert_close(rows_of(generation).sum(1), torch.ones(5), rtol=0, atol=MOST_TEXT * 2**-13)
     else:
-        assert [each.rows for each in progress] == [None] * 5
-
-
-@torch.inference_mode()
-def test_an_utterance_that_was_spoken_in_part_has_no_rows(lm):
-    """Its given tokens are fed together, so that no row of each is seen."""
-    decoder = ahead(lm, 1, 64)
-    generation = begin(decoder, 0, 8, True, Prompt([4, 2, 7], spoken=[3, 9, 1]))
-    assert [each.rows for each in run(decoder)] == [None] * 5
-    assert len(generation.tokens) == 8
+        assert generation.rows is None

@@ -22,22 +22,16 @@ PROMPTS = [
 
 def rows_of(batch: RunningBatch, prompts: Sequence[Prompt], followed: Sequence[int]) -> dict[int, np.ndarray]:
     """Rows of utterances that begin one step after the other."""
-    numbers, found = {}, {number: [] for number in followed}
+    generations = []
     for number, prompt in enumerate(prompts):
-        handle = batch.add(prompt, SamplingOptions(seed=number, min_tokens=12, max_tokens=16))
-        numbers[handle] = number
+        generations.append(batch.add(prompt, SamplingOptions(seed=number, min_tokens=12, max_tokens=16)))
         if number in followed:
-            batch.follow(handle, prompt.text_positions)
-        take(batch, numbers, found)
+            batch.follow(generations[-1], prompt.text_positions)
+        batch.step()
     while batch.active:
-        take(batch, numbers, found)
-    return {number: np.concatenate(rows) for number, rows in found.items()}
-
-
-def take(batch: RunningBatch, numbers: dict, found: dict) -> None:
-    for progress in batch.step():
-        if progress.rows is not None:
-            found[numbers[progress.handle]].append(progress.rows)
+        batch.step()
+    spoken = {number: generations[number] for number in followed}
+    return {number: each.rows.take(len(each.tokens)) for number, each in spoken.items()}
 
 
 @pytest.mark.parametrize("followed", [[0, 1, 2], [2]])
@@ -63,5 +57,5 @@ def test_tokens_are_those_of_a_graph_without_queries(open_onnx):
 
 def test_graph_without_queries_brings_no_rows(open_onnx):
     batch = open_batch(open_onnx(), 1, MAX_LEN)
-    batch.follow(batch.add(PROMPTS[0], SamplingOptions(seed=1, max_tokens=3)), PROMPTS[0].text_positions)
-    assert [progress.rows for _ in range(3) for progress in batch.step()] == [None] * 3
+    generation = batch.add(PROMPTS[0], SamplingOptions(seed=1, max_tokens=3))
+    assert batch.follow(generation, PROMPTS[0].text_positions) is None

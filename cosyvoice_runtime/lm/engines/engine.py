@@ -12,6 +12,7 @@ from cosyvoice_runtime.gpu.partitions.shared_gpu import SharedGpu
 from cosyvoice_runtime.lm import Prompt, SamplingOptions
 from cosyvoice_runtime.lm.cache import CachePool
 from cosyvoice_runtime.lm.generation import Progress
+from cosyvoice_runtime.lm.text_rows import TextRows
 from cosyvoice_runtime.settings import TensorrtLlmSettings
 from cosyvoice_runtime.settings.machine import check_at_start
 from cosyvoice_runtime.settings.served_family import require_runs
@@ -82,8 +83,8 @@ class TextEngine(LmEngine, Protocol):
     def waits_for_text(self, handle: Hashable) -> bool:
         """Whether a step does nothing for this utterance before more text comes."""
 
-    def follow(self, handle: Hashable, text: slice) -> None:
-        """Have progress tell what the tokens of an utterance look at in its text, where that is seen.
+    def follow(self, handle: Hashable, text: slice) -> TextRows | None:
+        """Tell what the tokens of an utterance look at in its text; None where that is not seen.
 
         It is called before the first step of the utterance.
 

@@ -14,45 +14,52 @@ WARPS = 8
 
 
 @launched
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=["count", "batch"])
 def _text_rows(
-    queries, keys, table, asked, heads, rows,
-    count, table_width, kept_stride, layer_stride, page_stride, head_stride,
+    queries, keys, table, fed, texts, heads, rows,
+    count, batch, table_width, kept_stride, layer_stride, page_stride, head_stride,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE: tl.constexpr,
-    MOST: tl.constexpr,
+    RING: tl.constexpr, ROOM: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    which = tl.program_id(0)
-    own = tl.load(asked + 4 * which)
-    slot = tl.load(asked + 4 * which + 1)
-    first = tl.load(asked + 4 * which + 2)
-    end = tl.load(asked + 4 * which + 3)
-    i = tl.arange(0, MOST)
-    d = tl.arange(0, HEAD_DIM)
-    seen = first + i < end
-    j = tl.where(seen, first + i, first)
-    page = tl.load(table + slot * table_width + j // PAGE).to(tl.int64)
-    place = page * page_stride + j % PAGE * HEAD_DIM
-    shares = tl.zeros([MOST], tl.float32)
-    for number in tl.range(0, count):
-        of_kept = tl.load(heads + 3 * number)
-        layer = tl.load(heads + 3 * number + 1).to(tl.int64)
-        head = tl.load(heads + 3 * number + 2)
-        q = tl.load(queries + of_kept * kept_stride + (own * HEADS + head) * HEAD_DIM + d)
-        start = layer * layer_stride + head // (HEADS // KV_HEADS) * head_stride
-        k = tl.load(keys + start + place[:, None] + d[None, :], mask=seen[:, None], other=0.0)
-        scores = tl.sum(k.to(tl.float32) * q.to(tl.float32)[None, :], axis=1)
-        scores = tl.where(seen, scores, float("-inf"))
-        weights = tl.exp2(scores - tl.max(scores, axis=0))
-        shares += weights / tl.sum(weights, axis=0)
-    tl.store(rows + which * MOST + i, (shares / count).to(rows.dtype.element_ty))
+    own = tl.program_id(0)
+    position = tl.load(fed + own)
+    slot = tl.load(fed + batch + own)
+    first = tl.load(texts + 2 * slot)
+    end = tl.load(texts + 2 * slot + 1)
+    if first < end:
+        i = tl.arange(0, WIDTH)
+        d = tl.arange(0, HEAD_DIM)
+        seen = first + i < end
+        j = tl.where(seen, first + i, first)
+        page = tl.load(table + slot * table_width + j // PAGE).to(tl.int64)
+        place = page * page_stride + j % PAGE * HEAD_DIM
+        shares = tl.zeros([WIDTH], tl.float32)
+        for number in tl.range(0, count):
+            of_kept = tl.load(heads + 3 * number)
+            layer = tl.load(heads + 3 * number + 1).to(tl.int64)
+            head = tl.load(heads + 3 * number + 2)
+            q = tl.load(queries + of_kept * kept_stride + (own * HEADS + head) * HEAD_DIM + d)
+            start = layer * layer_stride + head // (HEADS // KV_HEADS) * head_stride
+            k = tl.load(keys + start + place[:, None] + d[None, :], mask=seen[:, None], other=0.0)
+            scores = tl.sum(k.to(tl.float32) * q.to(tl.float32)[None, :], axis=1)
+            scores = tl.where(seen, scores, float("-inf"))
+            weights = tl.exp2(scores - tl.max(scores, axis=0))
+            shares += weights / tl.sum(weights, axis=0)
+        row = rows + (slot * RING + position % RING) * ROOM
+        tl.store(row + i, (shares / count).to(rows.dtype.element_ty), mask=seen)
 
 
-def text_rows(kept: KeptQueries, cache: KVCache, asked: Tensor, rows: Tensor) -> None:
-    """Compute rows as `ComputeRows` says, a program for each."""
+def text_rows(
+    kept: KeptQueries, cache: KVCache, fed: Tensor, texts: Tensor, rows: Tensor, width: int
+) -> None:
+    """Compute rows as `ComputeRows` says, a program for each sequence."""
     data, table = cache.data, cache.tables.read
     kv_heads, page, head_dim = data.shape[3:]
-    _text_rows[(len(asked),)](
-        kept.data, data, table, asked, kept.heads, rows,
-        len(kept.heads), table.stride(0), kept.data.stride(0), data.stride(0), data.stride(2), data.stride(3),
-        kept.data.shape[2] // head_dim, kv_heads, head_dim, page, rows.shape[1], num_warps=WARPS,
+    batch = fed.shape[1]
+    _text_rows[(batch,)](
+        kept.data, data, table, fed, texts, kept.heads, rows,
+        len(kept.heads), batch, table.stride(0), kept.data.stride(0),
+        data.stride(0), data.stride(2), data.stride(3),
+        kept.data.shape[2] // head_dim, kv_heads, head_dim, page, rows.shape[1], rows.shape[2], width,
+        num_warps=WARPS,
     )  # fmt: skip

@@ -6,13 +6,12 @@ import logging
 from collections.abc import Hashable, Sequence
 from typing import Protocol
 
-import numpy as np
-
 from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.errors import InvalidInput, NotFoundError
 from cosyvoice_runtime.lm import FinishReason
 from cosyvoice_runtime.lm.generation import SilenceFilter
 from cosyvoice_runtime.lm.scheduler.request import Request
+from cosyvoice_runtime.lm.text_rows import TextRows
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +42,8 @@ class Reader(Protocol):
         """Take new tokens; an exception means that no further ones are wanted.
 
         Args:
-            rows: what they look at in the text, as `Progress` has it.
+            rows: what they look at in the text, float32 ``[tokens, text tokens]``; None where nobody asks or
+                it is not seen.
         """
 
     def finish(self, error: Exception | None) -> None:
@@ -100,6 +100,7 @@ class Job:
     Attributes:
         text: the text that arrives while the request runs; None for a request whose text is whole.
         handle: the engine's name of the request while it holds a slot.
+        rows: what its tokens look at in the text; None where nobody asks or the engine does not see it.
         finish_reason: None until the request has ended.
     """
 
@@ -108,23 +109,21 @@ class Job:
         self.reader = reader
         self.text = None if request.text_room is None else TextInbox(request.text_room)
         self.handle: Hashable | None = None
+        self.rows: TextRows | None = None
         self.finish_reason: FinishReason | None = None
         self._tokens: list[int] = []
-        self._rows: list[Floats] = []
         self._sent = 0
         self._keep = SilenceFilter(request.silent_tokens)
         self._uncounted = 0
         self._counted = len(self._keep(request.prompt.spoken))
         self._due = self._next_due() if self._counted else request.first_tokens
 
-    def add(self, tokens: Sequence[int], rows: Floats | None = None) -> None:
-        """Keep the tokens of a step, and what they look at."""
+    def add(self, tokens: Sequence[int]) -> None:
+        """Keep the tokens of a step."""
         counted = len(self._keep(tokens))
         self._counted += counted
         self._uncounted += len(tokens) - counted
         self._tokens += tokens
-        if rows is not None:
-            self._rows.append(rows)
 
     @property
     def has_group(self) -> bool:
@@ -150,7 +149,7 @@ class Job:
     def send(self) -> None:
         """Give the reader all tokens; an exception means that it wants no more."""
         tokens, self._tokens = self._tokens, []
-        rows, self._rows = np.concatenate(self._rows) if self._rows else None, []
+        rows = None if self.rows is None else self.rows.take(len(tokens))
         self._sent += len(tokens)
         self._uncounted = 0
         self._due = self._next_due()

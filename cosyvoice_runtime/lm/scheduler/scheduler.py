@@ -255,7 +255,7 @@ class Scheduler:
         if job.text is not None:
             self._open[job.handle] = job
         elif job.request.with_rows:
-            self._text_engine.follow(job.handle, job.request.prompt.text_positions)
+            job.rows = self._text_engine.follow(job.handle, job.request.prompt.text_positions)
         self._unheard.add(job)
 
     @property
@@ -343,7 +343,7 @@ class Scheduler:
         self._watch(self.load)
 
     def _advance(self, job: Job, progress: Progress) -> None:
-        job.add(progress.tokens, progress.rows)
+        job.add(progress.tokens)
         if progress.finish_reason is not None:
             self._finish(job, progress.finish_reason, progress.error)
             return

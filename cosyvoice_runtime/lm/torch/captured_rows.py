@@ -1,89 +1,82 @@
 """Rows of attention of captured passes: how chosen heads share their attention among a sequence's text.
 
 A row is computed behind a pass, from the queries that the pass keeps and from the keys in the cache, only
-where it was asked for. So the pass is the same in either case.
+where it was asked for. So the pass is the same in either case. The device writes rows into memory of the
+host, where they are once the ids of their pass have arrived: a launch is all that a pass costs.
 
-A: sequences that ask for rows, D: head_dim, W: text tokens that a row has room for.
+B: sequences of a pass, W: text tokens that a row has room for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from cosyvoice_runtime.arrays import Floats
 from cosyvoice_runtime.gpu.buckets import bucket_for
-from cosyvoice_runtime.gpu.transfer import Fetch, moved
+from cosyvoice_runtime.gpu.transfer import move, moved, shared_with_host
 from cosyvoice_runtime.lm.generation import Generation
-from cosyvoice_runtime.lm.sampling import IntArray
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT
 from cosyvoice_runtime.lm.torch.kept_queries import KeptQueries
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 
 WIDTHS = (64, 128, MOST_TEXT)
-"""Text tokens that rows have room for: enough for the longest text that asks."""
-MOST_KNOWN = 32
-"""The most lists of sequences that stay on the device, for the same ones ask in step after step."""
-Asked = tuple[tuple[int, int, int, int], ...]
-"""The values of each sequence that `ComputeRows` takes."""
+"""Text tokens that rows are computed for: enough for the longest text that asks."""
+RING = 128
+"""Rows of a slot that memory holds: that of a position overwrites the one so many positions before."""
+UNREAD_PASSES = RING // 2
+"""Passes after which all rows are read, taken or not. Some more passes are under way then."""
 
 
 class ComputeRows(Protocol):
     """Computes rows of attention behind a pass."""
 
-    def __call__(self, kept: KeptQueries, cache: KVCache, asked: Tensor, rows: Tensor) -> None:
-        """Write ``rows`` float16 ``[A, W]``, the mean over the heads, zeros behind the text.
+    def __call__(
+        self, kept: KeptQueries, cache: KVCache, fed: Tensor, texts: Tensor, rows: Tensor, width: int
+    ) -> None:
+        """Write a row for each sequence of the pass that has a text, the mean over the heads.
 
         Args:
-            asked: int32 ``[A, 4]``: place among the sequences of the pass, slot, first position of the
-                text, and the position behind it, at most W further on.
+            fed: int64 ``[2 and more, B]``: positions that the pass fed last, and slots.
+            texts: int32 ``[slots, 2]``: first position of each slot's text, and the position behind it, at
+                most ``width`` further on; equal where no row is asked for.
+            rows: float16 ``[slots, RING, W]``; the row of a position is at its remainder by `RING`.
+            width: of `WIDTHS`, up to W.
         """
 
 
-def text_rows_plain(kept: KeptQueries, cache: KVCache, asked: Tensor, rows: Tensor) -> None:
+def text_rows_plain(
+    kept: KeptQueries, cache: KVCache, fed: Tensor, texts: Tensor, rows: Tensor, width: int
+) -> None:
     """`ComputeRows` in plain PyTorch."""
-    places, slots, first, end = asked.long().T
+    positions, slots = fed[0], fed[1]
+    first, end = texts[slots].long().T
     page, depth = cache.data.shape[4:]
-    positions = first[:, None] + torch.arange(rows.shape[1], device=rows.device)
-    seen = positions < end[:, None]
-    positions = torch.where(seen, positions, first[:, None])
-    pages = cache.tables.read[slots].gather(1, positions // page).long()
+    looked = first[:, None] + torch.arange(width, device=rows.device)
+    seen = (looked < end[:, None]) | (looked == first[:, None])  # No row is empty: its softmax were none.
+    looked = torch.where(seen, looked, first[:, None])
+    pages = cache.tables.read[slots].gather(1, looked // page).long()
     shared = kept.data.shape[2] // depth // cache.data.shape[3]
-    total = torch.zeros(rows.shape, device=rows.device)
+    total = torch.zeros(len(slots), width, device=rows.device)
     for of_kept, layer, head in kept.placed:
-        queries = kept.data[of_kept, places].unflatten(1, (-1, depth))[:, head]
-        keys = cache.data[layer, 0][pages, head // shared, positions % page]
+        queries = kept.data[of_kept, : len(slots)].unflatten(1, (-1, depth))[:, head]
+        keys = cache.data[layer, 0][pages, head // shared, looked % page]
         scores = (keys.float() @ queries.float()[:, :, None])[:, :, 0] * math.log(2)
         total += scores.masked_fill(~seen, -torch.inf).softmax(dim=1)
-    rows.copy_(total / len(kept.placed))
-
-
-class RowsUnderWay:
-    """Rows of a pass that was launched.
-
-    Args:
-        sequences: those that asked for rows, in the order of the rows.
-    """
-
-    def __init__(self, rows: Fetch, sequences: Sequence[Generation]) -> None:
-        self._rows = rows
-        self._sequences = sequences
-
-    def tell(self, sequences: Iterable[Generation]) -> None:
-        """Wait for the rows and give each to its sequence, if that is among these."""
-        rows, wanted = self._rows.array().astype(np.float32), set(sequences)
-        for sequence, row in zip(self._sequences, rows, strict=True):
-            if sequence in wanted and sequence.rows is not None:
-                text = sequence.rows.text
-                sequence.rows.look(row[: text.stop - text.start])
+    places = slots, positions % RING
+    old = rows[places]
+    new = torch.cat([(total / len(kept.placed)).to(rows.dtype), old[:, width:]], dim=1)
+    rows[places] = torch.where((first < end)[:, None], new, old)
 
 
 class CapturedRows:
-    """Launches rows behind the passes over a cache whose queries are kept.
+    """Computes rows behind the passes over a cache whose queries are kept.
 
     Args:
         compute: computes the rows; called at the start, so that its kernels are loaded then.
@@ -93,39 +86,109 @@ class CapturedRows:
         self._cache = cache
         self._kept = kept
         self._compute = compute
-        self._rows = torch.zeros(cache.slots * MOST_TEXT, dtype=torch.float16, device=cache.data.device)
-        self._known: dict[Asked, tuple[Tensor, Tensor]] = {}
-        first, _ = self._of(((0, 0, 0, 1),))
+        device = cache.data.device
+        self._rows, self._on_host = shared_with_host((cache.slots, RING, MOST_TEXT), torch.float16, device)
+        self._texts = torch.zeros(cache.slots, 2, dtype=torch.int32, device=device)
+        self._changed = False
+        self._followed: dict[int, SlotRows] = {}
+        self._width = WIDTHS[0]
+        self._passes = 0
+        first = torch.zeros(2, 1, dtype=torch.int64, device=device)
         for width in WIDTHS:
-            compute(kept, cache, first, self._rows[:width].view(1, width))
+            compute(kept, cache, first, self._texts, self._rows, width)
 
-    def behind(self, places: IntArray, sequences: Sequence[Generation]) -> RowsUnderWay | None:
-        """Launch the rows of the latest pass without waiting; None if none of the sequences asks for any.
-
-        Args:
-            places: ``[n]`` of the sequences among those of the pass.
-        """
-        asking = [each for each in sequences if each.rows is not None]
-        if not asking:
-            return None
-        asked = tuple(
-            (place, each.slot, each.rows.text.start, each.rows.text.stop)
-            for place, each in zip(places.tolist(), sequences, strict=True)
-            if each.rows is not None
-        )
-        return RowsUnderWay(Fetch(self._launched(asked)), asking)
-
-    def _launched(self, asked: Asked) -> Tensor:
-        given, rows = self._of(asked)
-        self._compute(self._kept, self._cache, given, rows)
+    def follow(self, sequence: Generation, text: slice) -> SlotRows:
+        """Compute rows for a sequence that has a slot and has not been fed yet, until they are closed."""
+        first = sequence.unfed_prompt - 1  # The last position of the prompt looks for the first token.
+        rows = SlotRows(self, self._on_host[sequence.slot], sequence, text, first)
+        self._followed[sequence.slot] = rows
+        self._changed = True
         return rows
 
-    def _of(self, asked: Asked) -> tuple[Tensor, Tensor]:
-        """The list on the device, and the memory of its rows."""
-        if asked not in self._known:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            width = bucket_for(WIDTHS, max(end - first for _, _, first, end in asked))
-            rows = self._rows[: len(asked) * width].view(len(asked), width)
-            self._known[asked] = moved(torch.tensor(asked, dtype=torch.int32), rows.device), rows
-        return self._known[asked]
+    def leave(self, slot: int) -> None:
+        """Compute no more rows for a slot."""
+        del self._followed[slot]
+        self._changed = True
+
+    def behind_step(self, fed: Tensor) -> None:
+        """Launch the rows of the latest pass, a step, without waiting.
+
+        Args:
+            fed: as `ComputeRows` has it.
+        """
+        if self._followed:
+            self._launch(fed)
+
+    def behind_prompts(self, sequences: Sequence[Generation], ends: Sequence[int]) -> None:
+        """Launch the rows of the latest pass, which fed prompts, without waiting.
+
+        Args:
+            ends: positions of each sequence behind the pass.
+        """
+        if any(each.rows is not None for each in sequences):
+            fed = [[end - 1 for end in ends], [each.slot for each in sequences]]
+            self._launch(moved(torch.tensor(fed), self._rows.device))
+
+    def _launch(self, fed: Tensor) -> None:
+        if self._changed:
+            self._changed = False
+            self._send_texts()
+        self._passes += 1
+        if self._passes % UNREAD_PASSES == 0:
+            for rows in self._followed.values():
+                rows.read()
+        self._compute(self._kept, self._cache, fed, self._texts, self._rows, self._width)
+
+    def _send_texts(self) -> None:
+        texts = np.zeros(self._texts.shape, np.int32)
+        for slot, rows in self._followed.items():
+            texts[slot] = rows.text.start, rows.text.stop
+        self._width = bucket_for(WIDTHS, int((texts[:, 1] - texts[:, 0]).max()))
+        move(torch.from_numpy(texts), self._texts)
+
+
+class SlotRows:
+    """`TextRows` of a sequence that rows are computed for.
+
+    Args:
+        of_slot: float16 ``[RING, W]``, which the device writes.
+        text: positions of the text in the cache.
+        first: the position whose row is that of the first token.
+    """
+
+    def __init__(
+        self,
+        rows: CapturedRows,
+        of_slot: npt.NDArray[np.float16],
+        sequence: Generation,
+        text: slice,
+        first: int,
+    ) -> None:
+        self.text = text
+        self._all = rows
+        self._of_slot = of_slot
+        self._slot, self._tokens = sequence.slot, sequence.tokens
+        self._first = self._next = first
+        self._read: list[Floats] = [np.zeros((0, text.stop - text.start), np.float32)]
+
+    def read(self) -> None:
+        """Copy the rows of all tokens drawn so far, before others overwrite them."""
+        end = self._first + len(self._tokens)
+        if end > self._next:
+            places = np.arange(self._next, end) % RING
+            self._read.append(self._of_slot[places, : self.text.stop - self.text.start].astype(np.float32))
+            self._next = end
+
+    def take(self, count: int) -> Floats:
+        """As `TextRows` does."""
+        if self._slot >= 0:
+            self.read()
+        rows = np.concatenate(self._read)
+        self._read = [rows[count:]]
+        return rows[:count]
+
+    def close(self) -> None:
+        """As `TextRows` does."""
+        self.read()
+        self._all.leave(self._slot)
+        self._slot = -1

@@ -26,8 +26,9 @@ from cosyvoice_runtime.gpu.transfer import Fetch, integers, move
 from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents, grouped
 from cosyvoice_runtime.lm.sampling import IntArray
+from cosyvoice_runtime.lm.text_rows import TextRows
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT
-from cosyvoice_runtime.lm.torch.captured_rows import CapturedRows, ComputeRows, RowsUnderWay, text_rows_plain
+from cosyvoice_runtime.lm.torch.captured_rows import CapturedRows, ComputeRows, text_rows_plain
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
 from cosyvoice_runtime.lm.torch.prefill_graphs import GraphedPrefills, LogitsPrefill
@@ -152,6 +153,10 @@ class GraphedSteps:
         graph.replay()
         return graph.result
 
+    def fed(self, size: int) -> Tensor:
+        """Positions, slots and work ``[3, size]`` of the latest step of so many sequences."""
+        return self._fed[size]
+
     def _shapes(self) -> Iterator[tuple[int, int, Hashable]]:
         """Batch size, span, and the division by which several shapes share the graph of the longest span."""
         step = self._step
@@ -201,14 +206,12 @@ class UnderWay(NamedTuple):
         sequences: the sequences drawn for.
         rows: [n] of their ids among the fetched ones.
         positions: positions of the cache at which ids that are speech are fed.
-        looks: rows of attention that the ids come with.
     """
 
     sequences: list[Generation]
     rows: IntArray
     positions: list[int]
     ids: Fetch
-    looks: RowsUnderWay | None = None
 
     def without(self, gone: Collection[Generation]) -> UnderWay:
         """The pass for the other sequences alone."""
@@ -218,15 +221,12 @@ class UnderWay(NamedTuple):
             self.rows[kept],
             [self.positions[row] for row in kept],
             self.ids,
-            self.looks,
         )
 
     def drawn(self) -> Iterator[Drawn]:
         """Wait for the ids, if any sequence still wants them."""
         if self.sequences:
             ids = self.ids.array()[self.rows].tolist()
-            if self.looks is not None:
-                self.looks.tell(self.sequences)
             yield from zip(self.sequences, ids, self.positions, strict=True)
 
 
@@ -271,9 +271,12 @@ class DeviceSteps:
         """Whether some sequences can be brought forward while others wait."""
         return self._graphs.picks
 
-    def sees_text(self, sequence: Generation, text: slice) -> bool:
-        """Whether rows are computed: tokens that were given are fed together, without a row of each."""
-        return self._rows is not None and not sequence.given and text.stop - text.start <= MOST_TEXT
+    def follow(self, sequence: Generation, text: slice) -> TextRows | None:
+        return (
+            None
+            if self._rows is None or text.stop - text.start > MOST_TEXT
+            else self._rows.follow(sequence, text)
+        )
 
     def advance(self, running: Sequence[Generation], first: Collection[Hashable] = ()) -> list[Drawn]:
         """Launch all passes that can be, then read those launched before, as `Steps.advance`.
@@ -332,9 +335,11 @@ class DeviceSteps:
         span = self._graphs.span(min(int(fed.max()) + 1, self._cache.max_len))
         # A stream that waits with a full cache has no next position; it can only end from there.
         ids = self._graphs.run(slots, np.minimum(fed, span - 1), work[slots], span)
+        if self._rows is not None:
+            self._rows.behind_step(self._graphs.fed(len(slots)))
         positions = lengths[needed] + 1
         lengths[needed] = positions
-        return UnderWay(sequences, places, positions.tolist(), Fetch(ids), self._looks(sequences, places))
+        return UnderWay(sequences, places, positions.tolist(), Fetch(ids))
 
     def _prefill(self, running: Sequence[Generation]) -> Iterator[UnderWay]:
         hungry = self._residents.hungry(running)
@@ -378,13 +383,10 @@ class DeviceSteps:
         return self._draw(logits, slots, works, self._tables)
 
     def _drawing(self, group: list[Prefill], ids: Tensor) -> UnderWay:
-        sequences = [each.sequence for each in group]
-        places, ends = np.arange(len(group)), [each.end for each in group]
-        return UnderWay(sequences, places, ends, Fetch(ids), self._looks(sequences, places))
-
-    def _looks(self, sequences: Sequence[Generation], places: IntArray) -> RowsUnderWay | None:
-        """Rows of the latest pass for those of these sequences that ask for some."""
-        return None if self._rows is None else self._rows.behind(places, sequences)
+        sequences, ends = [each.sequence for each in group], [each.end for each in group]
+        if self._rows is not None:
+            self._rows.behind_prompts(sequences, ends)
+        return UnderWay(sequences, np.arange(len(group)), ends, Fetch(ids))
 
 
 def _next_work(sequence: Generation, drawing: int) -> SlotWork:
