@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from cosyvoice_runtime.gpu.transfer import STAGED_BYTES, STAGES, Fetch, Parcel, move, moved
+from cosyvoice_runtime.gpu.transfer import (
+    STAGED_BYTES,
+    STAGES,
+    Fetch,
+    Parcel,
+    move,
+    moved,
+    shared_with_host,
+    wait_for,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -84,3 +93,18 @@ def test_devices_do_not_share_what_arrives_there() -> None:
     for number in range(6):
         device = torch.device("cuda", number % 2)
         assert int(Fetch(moved(torch.tensor([number]), device)).array()) == number
+
+
+def test_what_a_device_writes_to_shared_memory_is_on_the_host_behind_an_event(gpu: torch.device) -> None:
+    values, array = shared_with_host((3, 5), torch.float16, gpu)
+    assert values.is_cuda
+    assert not array.any()
+    done = torch.cuda.Event()
+    for number in range(1, ROUNDS):
+        busy(gpu)
+        torch.mul(torch.ones(3, 5, device=gpu), number, out=values)
+        values[1, 2] = 0
+        done.record()
+        wait_for(done)
+        assert array[1, 2] == 0
+        assert (np.delete(array.flatten(), 7) == number).all()
