@@ -10,6 +10,7 @@ N: text tokens, R: rows that are searched.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -87,24 +88,25 @@ class TextPath:
         Args:
             whole: the text has been spoken to its end, unless no path gets there.
         """
-        sums = np.concatenate([np.zeros((1, len(self._lengths))), np.cumsum(self._logs, axis=0)])
-        ended = np.where(np.arange(len(sums)) == 0, 0.0, -np.inf)
-        lasted = np.arange(len(sums))[:, None] - np.arange(len(sums))  # By end and beginning.
-        lasted[lasted < 0] = -1  # None ends before it begins: the last of the costs.
+        sums = np.zeros((len(self._lengths), len(self._logs) + 1))
+        np.cumsum(self._logs.T, axis=1, out=sums[:, 1:])
+        ended = np.full(sums.shape[1], -np.inf)
+        ended[0] = 0.0
+        lasted, first_of_row = _durations(sums.shape[1])
         traces: list[Array] = []
         best = -np.inf, 0, 0
         for token in range(len(self.starts) - 1, len(self._lengths)):
-            begun = ended - sums[:, token]
+            begun = ended - sums[token]
             over, still = self._costs_of(token)
-            lasting = begun + still[: len(sums)][::-1]
+            lasting = begun + still[len(begun) - 1 :: -1]
             row = int(lasting.argmax())
-            reached = float(lasting[row] + sums[-1, token])
+            reached = float(lasting[row] + sums[token, -1])
             best = max(best, (reached, token, row))
             if reached < best[0] - BEAM and not whole:
                 break
-            scores = begun + over[lasted]
+            scores = begun + over.take(lasted)
             traces.append(scores.argmax(1))
-            ended = scores.max(1) + sums[:, token]
+            ended = scores.take(first_of_row + traces[-1]) + sums[token]
         if whole and ended[-1] > best[0] - BEAM:
             best = float(ended[-1]), len(self._lengths), len(self._logs)
         self._take(traces, best[1], best[2], until)
@@ -127,6 +129,15 @@ class TextPath:
             return over[0], still[0]
         over, still = self._costs
         return over[token], still[token]
+
+
+@cache
+def _durations(ends: int) -> tuple[Array, Array]:
+    """Rows between each end and each beginning, -1 where a token would end before it begins, which is the
+    last of the costs; and the place of each end's first one among them all."""
+    lasted = np.arange(ends)[:, None] - np.arange(ends)
+    lasted[lasted < 0] = -1
+    return lasted, ends * np.arange(ends)
 
 
 def _costs(lengths: Array, expected: Array, earlier: int = 0) -> tuple[Array, Array]:

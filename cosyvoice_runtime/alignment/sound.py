@@ -59,7 +59,8 @@ class AudibleFrames:
         waiting = np.concatenate([self._rest, samples])
         count = len(waiting) // self._frame
         self._rest = waiting[count * self._frame :]
-        values = np.sqrt(np.mean(waiting[: count * self._frame].reshape(-1, self._frame) ** 2, axis=1))
+        frames = waiting[: count * self._frame].reshape(-1, self._frame)
+        values = np.sqrt(np.einsum("fs,fs->f", frames, frames) / self._frame)
         loudest = np.maximum(np.maximum.accumulate(values, dtype=np.float64), self._loudest)
         sounding = np.flatnonzero(values > np.maximum(FAINT, FAINT_SHARE * loudest))
         self._starts += (start_s + sounding * FRAME_S).tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from cosyvoice_runtime.text.markup.unsaid import TagBlanker
@@ -109,6 +110,7 @@ def letters(text: str) -> float:
     return sum(map(_units, text))
 
 
+@lru_cache(4096)
 def _units(character: str) -> float:
     if IDEOGRAPH.match(character):
         return IDEOGRAPH_UNITS

@@ -39,10 +39,21 @@ class VoiceTiming(NamedTuple):
 async def with_words(
     chunks: AsyncGenerator[AudioChunk, None], clock: WordClock
 ) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks, each with the words that are over by its end."""
+    """The chunks, each with the words that are over by its end.
+
+    The first one, which is waited for, is not held up: words that it ends come with the second.
+    """
+    over: list[TimedWord] = []
+    is_first = True
     async with aclosing(chunks):
         async for chunk in chunks:
-            yield dataclasses.replace(chunk, words=clock.hear(chunk), words_by=clock.method)
+            if is_first and chunk.seconds and not chunk.is_pause and chunk.finish_reason is None:
+                yield dataclasses.replace(chunk, words_by=clock.method_of(chunk))
+                over = clock.hear(chunk)
+            else:
+                yield dataclasses.replace(chunk, words=[*over, *clock.hear(chunk)], words_by=clock.method)
+                over = []
+            is_first = is_first and (chunk.is_pause or not chunk.seconds)
 
 
 class WordClock:
@@ -87,6 +98,10 @@ class WordClock:
         has been spoken."""
         if self._estimated.trail(words) and self._followed is not None:
             self._followed.trail(words)
+
+    def method_of(self, first: AudioChunk) -> WordMethod:
+        """How words of the first sound are timed, which has not been heard yet."""
+        return "estimate" if first.rows is None or self._followed is None else "attention"
 
     def hear(self, chunk: AudioChunk) -> list[TimedWord]:
         """Words that are over by the end of a chunk, in order."""

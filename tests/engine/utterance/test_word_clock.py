@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +15,7 @@ from cosyvoice_runtime.alignment.words import TimedWord, read_words
 from cosyvoice_runtime.checkpoint.alignment_heads import AlignmentHeads
 from cosyvoice_runtime.engine.utterance.layout import LaidSegment
 from cosyvoice_runtime.engine.utterance.request import AudioChunk
-from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock
+from cosyvoice_runtime.engine.utterance.word_clock import VoiceTiming, WordClock, with_words
 from cosyvoice_runtime.lm.generation import FinishReason
 
 TEXT = "One two, three four five: six seven eight."
@@ -78,3 +81,38 @@ def test_times_are_the_same_however_speech_is_cut(rows, noise, lag, seed, data):
     assert [word.text for word in parts] == [word.text for word in whole]
     for part, other in zip(parts, whole, strict=True):
         assert (part.start_s, part.end_s) == pytest.approx((other.start_s, other.end_s), abs=1e-9)
+
+
+def test_the_first_sound_leaves_before_its_words_are_found():
+    """They come with the second chunk, and none is lost or told twice."""
+    rows, samples = looks(80, 0.0, 1), sound(80, 1)
+    clock = WordClock(1.0, VoiceTiming(HEADS, spans, TOKEN / RATE, RATE))
+    clock.begin(LaidSegment(None, text=TEXT, words=matched(read_words(TEXT), [TEXT]), characters=len(TEXT)))
+    made: list[str] = []
+
+    def chunk(first: int, end: int, reason: FinishReason | None = None) -> AudioChunk:
+        part = samples[first * TOKEN : end * TOKEN]
+        return AudioChunk(part, RATE, 0, reason, rows=rows[first:end], are_spoken=[True] * (end - first))
+
+    async def chunks() -> AsyncGenerator[AudioChunk, None]:
+        for first, end in ((0, 40), (40, 60)):
+            made.append("chunk")
+            yield chunk(first, end)
+        yield chunk(60, 80, FinishReason.STOP)
+
+    hear = clock.hear
+    clock.hear = lambda heard: made.append("hear") or hear(heard)  # type: ignore[method-assign]
+    found: list[AudioChunk] = []
+
+    async def listen() -> None:
+        async for each in with_words(chunks(), clock):
+            made.append("sent")
+            found.append(each)
+
+    asyncio.run(listen())
+    assert made == ["chunk", "sent", "hear", "chunk", "hear", "sent", "hear", "sent"]
+    assert {each.words_by for each in found} == {"attention"}
+    first, second, _ = (each.words for each in found)
+    assert not first
+    assert second
+    assert [word.text for each in found for word in each.words] == TEXT.split()
