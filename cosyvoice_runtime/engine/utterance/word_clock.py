@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -41,7 +42,8 @@ async def with_words(
 ) -> AsyncGenerator[AudioChunk, None]:
     """The chunks, each with the words that are over by its end.
 
-    The first one, which is waited for, is not held up: words that it ends come with the second.
+    The first one, which is waited for, is not held up: words that it ends come with the second. Nor are those
+    of other answers that have come at the same time: words of a later chunk are found behind them.
     """
     over: list[TimedWord] = []
     is_first = True
@@ -51,6 +53,7 @@ async def with_words(
                 yield dataclasses.replace(chunk, words_by=clock.method_of(chunk))
                 over = clock.hear(chunk)
             else:
+                await asyncio.sleep(0)
                 yield dataclasses.replace(chunk, words=[*over, *clock.hear(chunk)], words_by=clock.method)
                 over = []
             is_first = is_first and (chunk.is_pause or not chunk.seconds)
