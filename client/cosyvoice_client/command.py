@@ -13,7 +13,7 @@ from cosyvoice_client.chunk import AudioChunk
 from cosyvoice_client.delivery import DEFAULT_OUTPUT, deliver, tell
 from cosyvoice_client.errors import ClientError, InvalidArgumentError
 from cosyvoice_client.reference import SERVER_RATE, Reference, read_reference
-from cosyvoice_client.request import MARKUPS, OPTIONS, TRIMS, SpeechRequest
+from cosyvoice_client.request import MARKUPS, OPTIONS, TRIMS, WAYS_TO_VERIFY, SpeechRequest
 from cosyvoice_client.script import add_script, read_script, said
 
 EXIT_CODES = """exit codes:
@@ -181,6 +181,23 @@ def add_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--speed", type=float, help="0.5 to 2")
     group.add_argument("--trim-silence", choices=TRIMS, help="silence left out before, or around the speech")
+    for break_ in ("paragraph", "sentence"):
+        group.add_argument(
+            f"--{break_}-pause",
+            dest=f"{break_}_pause_s",
+            type=float,
+            metavar="S",
+            help=f"silence between two {break_}s, 0 to 10 s",
+        )
+    group.add_argument(
+        "--start-character",
+        type=int,
+        metavar="N",
+        help="begin with the segment of the text that holds this character, counted from 0",
+    )
+    group.add_argument(
+        "--verify", choices=WAYS_TO_VERIFY, help="tell words that are not said once, or draw them again"
+    )
     group.add_argument("--seed", type=int, help="repeat an utterance exactly")
     group.add_argument("--sampling-strategy", metavar="NAME", help="ras, nucleus or greedy")
     group.add_argument("--top-k", type=int)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from cosyvoice_client.chunk import INCOMPLETE, AudioChunk
 from cosyvoice_client.errors import ClientError, InvalidArgumentError, RefusedError
@@ -144,6 +145,8 @@ class Progress:
             waited_ms = 1000 * (chunk.arrived_s - previous_s)
             self._say(f"chunk {index:3}: after {waited_ms:6.0f} ms, {chunk.seconds:5.2f} s of speech{ending}")
             previous_s = chunk.arrived_s
+            for line in found(chunk.verification):
+                self._say(line)
 
     def summarise(self, output: str | None) -> None:
         """Say what came, also if it was cut short."""
@@ -177,6 +180,17 @@ def _named(place: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
         if place:
             error.name(place)
         raise
+
+
+def found(verification: Mapping[str, Any] | None) -> Iterator[str]:
+    """Lines that tell what was found of a segment, and that it was drawn again."""
+    if verification is None:
+        return
+    if verification.get("redraws"):
+        yield f"drawn again: {verification['redraws']}"
+    for each in verification.get("findings", ()):
+        turn = f", in turns[{each['turn']}]" if "turn" in each else ""
+        yield f"{each['kind']}: {each['text']!r}, characters {each['start']} to {each['end']}{turn}"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ STREAMING_MODEL = "cosyvoice2"
 OFFLINE_MODEL = "cosyvoice2_offline"
 MARKUPS = ("auto", "plain", "markdown", "ssml")
 TRIMS = ("off", "start", "both")
+WAYS_TO_VERIFY = ("off", "report", "retry")
 
 Tensors = dict[str, npt.NDArray[Any]]
 

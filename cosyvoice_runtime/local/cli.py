@@ -47,7 +47,7 @@ from cosyvoice_runtime.local.speech_options import (
     synthesizer_of,
     voice_of,
 )
-from cosyvoice_runtime.local.verifying import add_verify, tell_verification
+from cosyvoice_runtime.local.verifying import add_verify
 from cosyvoice_runtime.text.markup.unsaid import blanked
 from cosyvoice_runtime.voice.extractors import Extractors
 from cosyvoice_runtime.voice.names import checked_name
@@ -181,7 +181,7 @@ def speak(options: argparse.Namespace) -> None:
     captions = _captions(options, synthesizer)
 
     def utter(text: str) -> Iterator[AudioChunk]:
-        chunks = _spoken(synthesizer, partial(request, text), words=captions is not None, quiet=options.quiet)
+        chunks = _spoken(synthesizer, partial(request, text), words=captions is not None)
         if captions is not None:
             chunks = captions.watch("\n\n".join([text, *(turn.text for turn in turns)]), chunks)
         return levelled(at_rate(chunks, rate), options.target_lufs, whole=options.offline)
@@ -213,14 +213,12 @@ def _captions(options: argparse.Namespace, synthesizer: Synthesizer) -> Captions
 
 
 def _spoken(
-    synthesizer: Synthesizer, request: Callable[[], SpeechRequest], *, words: bool, quiet: bool
+    synthesizer: Synthesizer, request: Callable[[], SpeechRequest], *, words: bool
 ) -> Iterator[AudioChunk]:
     """The chunks of an utterance, streamed as from a server."""
     start = time.perf_counter()
     try:
         for chunk in synthesizer.synthesize(request(), words=words):
-            if not quiet:
-                tell_verification(chunk.verification)
             yield AudioChunk(
                 chunk.samples,
                 time.perf_counter() - start,
@@ -228,6 +226,7 @@ def _spoken(
                 sample_rate=chunk.sample_rate,
                 words=[TimedWord(*word) for word in chunk.words],
                 words_by=chunk.words_by or "",
+                verification=None if chunk.verification is None else chunk.verification.told(),
             )
     except CosyVoiceError as error:
         raise ClientError(str(error)) from error

@@ -372,6 +372,26 @@ def test_words_of_a_script_are_those_of_its_turns(server, tmp_path):
     assert inputs["words"] == {"dtype": "bool", "shape": [1, 1], "first": 1.0}
 
 
+@pytest.mark.parametrize("program", ["grpc_client.py", "http_client.py"])
+def test_what_is_found_wrong_is_told(server, tmp_path, program):
+    is_stream = program == "grpc_client.py"
+    url, model = (server.grpc_url, "cosyvoice2") if is_stream else (server.http_url, "cosyvoice2_offline")
+    line = ["--url", url, "-o", tmp_path / "a.wav", "--text", "chunks=2 wrong=Dr.", "--verify", "retry"]
+    done = command(program, *line, "--paragraph-pause", "1", "--sentence-pause", "0.25")
+    assert done.returncode == 0, done.stderr
+    assert b"drawn again: 2\nskipped: 'Dr.', characters 6 to 9\n" in done.stderr
+    sent = {name: told["first"] for name, told in server.report(model)["inputs"].items()}
+    pauses = sent["paragraph_pause_s"], sent["sentence_pause_s"]
+    assert (sent["verify"], *pauses) == ("retry", 1.0, 0.25)
+    assert command(program, *line, "--quiet").stderr == b""
+
+
+def test_speech_begins_at_a_character(server, tmp_path):
+    done = speak(server, "chunks=1", "--start-character", "7", "-o", tmp_path / "a.wav")
+    assert done.returncode == 0, done.stderr
+    assert server.report()["inputs"]["start_character"]["first"] == 7
+
+
 def test_place_of_captions_is_checked_before_anything_is_sent(tmp_path):
     done = command(
         "grpc_client.py", "--text", "Hello.", "--url", NOWHERE, "--vtt", tmp_path / "none" / "a.vtt"

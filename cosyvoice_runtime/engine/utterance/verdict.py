@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from cosyvoice_runtime.errors import InvalidInput
 
@@ -49,3 +49,9 @@ class Verification:
     redraws: int = 0
     checked: bool = True
     unheard_s: float = field(default=0.0, compare=False)
+
+    def told(self) -> dict[str, Any]:
+        """It, as JSON has it: a finding of a text has no ``turn``."""
+        each = [found._asdict() for found in self.findings]
+        findings = [{name: value for name, value in found.items() if value is not None} for found in each]
+        return {"checked": self.checked, "redraws": self.redraws, "findings": findings}

@@ -383,7 +383,7 @@ def outputs(
     if chunk.words_by is not None:
         told["words"] = _written(chunk.words, chunk.words_by)
     if chunk.verification is not None:
-        told["verification"] = _found(chunk.verification)
+        told["verification"] = json.dumps(chunk.verification.told(), ensure_ascii=False)
     if start_character is not None:
         told["start_character"] = start_character
     return COSYVOICE2.encode_outputs(
@@ -403,11 +403,3 @@ def _written(words: Sequence[TimedWord], method: WordMethod) -> str:
         for word in words
     ]
     return json.dumps({"by": method, "words": told}, ensure_ascii=False)
-
-
-def _found(verification: Verification) -> str:
-    """The findings, as the output ``verification`` has them."""
-    each = [found._asdict() for found in verification.findings]
-    findings = [{name: value for name, value in found.items() if value is not None} for found in each]
-    told = {"checked": verification.checked, "redraws": verification.redraws, "findings": findings}
-    return json.dumps(told, ensure_ascii=False)

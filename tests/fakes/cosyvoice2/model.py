@@ -11,6 +11,7 @@ A target text of ``key=value`` words steers it:
     rate                  samples per second, which older servers don't say
     by                    how words are timed, where they are asked for: each chunk is one, named by its
                           number. With broken, those of the second chunk are no JSON
+    wrong                 a word that is told as skipped, behind the last chunk, where ``verify`` is asked for
 
 Any other text speaks one chunk per eight characters. A text that comes in pieces is spoken at each flush,
 SAMPLES_A_CHARACTER samples for a character, of the value of its number; the piece ``fail`` ends it with an
@@ -39,6 +40,7 @@ DEFAULTS = {
     "silent": 0,
     "rate": 0,
     "by": "",
+    "wrong": "",
 }
 TRITON_CODES = {"INVALID_ARGUMENT": "INVALID_ARG", "UNIMPLEMENTED": "UNSUPPORTED"}
 """Triton's names of statuses that gRPC calls otherwise."""
@@ -108,7 +110,7 @@ class TritonPythonModel:
             messages.put((text_of(request, "text_event"), text_of(request, "target_text")))
 
     def whole(self, request):
-        waves, reason, rate, told = [], "", 0, []
+        waves, reason, rate, told, found = [], "", 0, [], ""
         for response in self.responses(request):
             if response.has_error():
                 return response
@@ -117,9 +119,10 @@ class TritonPythonModel:
             reason = outputs["finish_reason"][0, 0]
             rate = int(outputs["sample_rate"][0, 0]) if "sample_rate" in outputs else 0
             told += [json.loads(outputs["words"][0, 0])] if "words" in outputs else []
+            found = outputs["verification"][0, 0] if "verification" in outputs else ""
         words = [word for each in told for word in each["words"]]
         told = json.dumps({"by": told[0]["by"], "words": words}) if told else ""
-        return answer(np.concatenate(waves, axis=1), reason, rate=rate, told=told)
+        return answer(np.concatenate(waves, axis=1), reason, rate=rate, told=told, found=found)
 
     def responses(self, request):
         text = pb_utils.get_input_tensor_by_name(request, "target_text").as_numpy()[0, 0].decode()
@@ -154,7 +157,8 @@ class TritonPythonModel:
             last = index == wanted["chunks"] - 1
             samples = np.full((1, wanted["samples"]), value, np.float32)
             told = words(wanted, index) if wanted["by"] and asks_for_words(request) else ""
-            yield answer(samples, "stop" if last else "", rate=wanted["rate"], told=told)
+            found = verification(wanted["wrong"]) if last and text_of(request, "verify") else ""
+            yield answer(samples, "stop" if last else "", rate=wanted["rate"], told=told, found=found)
 
     def gone(self, request):
         return request.is_cancelled() or header(request, "x-call-id") in self.left
@@ -195,7 +199,12 @@ def words(wanted, index):
     return json.dumps({"by": by, "words": [word]})
 
 
-def answer(waveform, reason, spoken=-1, rate=0, told=""):
+def verification(wrong):
+    finding = {"kind": "skipped", "text": wrong, "start": 6, "end": 6 + len(wrong)}
+    return json.dumps({"checked": True, "redraws": 2, "findings": [finding] if wrong else []})
+
+
+def answer(waveform, reason, spoken=-1, rate=0, told="", found=""):
     tensors = [
         pb_utils.Tensor("waveform", waveform),
         pb_utils.Tensor("finish_reason", np.array([[reason]], dtype=object)),
@@ -205,6 +214,8 @@ def answer(waveform, reason, spoken=-1, rate=0, told=""):
         tensors.append(pb_utils.Tensor("sample_rate", np.array([[rate]], dtype=np.int32)))
     if told:
         tensors.append(pb_utils.Tensor("words", np.array([[told]], dtype=object)))
+    if found:
+        tensors.append(pb_utils.Tensor("verification", np.array([[found]], dtype=object)))
     return pb_utils.InferenceResponse(tensors)
 
 
