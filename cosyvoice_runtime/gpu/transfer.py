@@ -81,7 +81,7 @@ def shared_with_host(
         host = _pinned(math.prod(shape) * dtype.itemsize)
     array = host.view(dtype).view(*shape).numpy()
     array[...] = 0
-    return torch.as_tensor(_Mapped(host, array), device=device), array
+    return torch.as_tensor(_Mapped(host, array)), array  # To name the device could make a copy.
 
 
 class _Mapped:
