@@ -20,6 +20,8 @@ _SILENT = re.compile("head|math|r[pt]|script|style|svg|title")
 """Matches elements that are not read aloud; of a ruby, the characters are."""
 _EMPTY = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")
 """Matches elements that have no end."""
+_HIDDEN = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
+"""Finds what hides an element in its own style; style sheets are not read."""
 HEADINGS = ("h1", "h2")
 _NOTES = {"epub:type": "noteref", "role": "doc-noteref"}
 """Attributes of a footnote's number within the text, in EPUB 3 and in DPUB-ARIA."""
@@ -109,9 +111,9 @@ class Page(HTMLParser):
             self._heading = tag in HEADINGS
         if tag == "br":
             self._text.append("\n")
-        anchor = attributes.get("id")
-        if anchor and anchor in self._wanted:
-            self._anchors.append(anchor)
+        # Links of older books lead to the name of an element ``a``.
+        anchors = attributes.get("id"), attributes.get("name") if tag == "a" else None
+        self._anchors += [anchor for anchor in anchors if anchor and anchor in self._wanted]
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if not _is_silent(tag, dict(attrs)):
@@ -140,4 +142,5 @@ class Page(HTMLParser):
 
 def _is_silent(tag: str, attributes: dict[str, str | None]) -> bool:
     is_note = any(kind in (attributes.get(name) or "").split() for name, kind in _NOTES.items())
-    return is_note or "hidden" in attributes or bool(_SILENT.fullmatch(tag))
+    is_hidden = "hidden" in attributes or bool(_HIDDEN.search(attributes.get("style") or ""))
+    return is_note or is_hidden or bool(_SILENT.fullmatch(tag))

@@ -112,6 +112,20 @@ def test_numbers_of_notes_are_left_out_by_their_role_too(tmp_path: Path) -> None
     assert chapters[0].paragraphs == [*CALM, "Before."]
 
 
+@pytest.mark.parametrize("style", ["display:none", "color: red; DISPLAY : none;", "visibility: hidden"])
+def test_what_its_own_style_hides_is_left_out(tmp_path: Path, style: str) -> None:
+    page = FILES["OEBPS/text/one page.xhtml"].replace('hidden=""', f'style="{style}"')
+    page = page.replace("<p>A calm", '<p style="display: block; content: none">A calm')
+    chapters = read_book(write(tmp_path / "sea.epub", FILES | {"OEBPS/text/one page.xhtml": page})).chapters
+    assert chapters[0].paragraphs == [*CALM, "Before."]
+
+
+def test_chapters_begin_at_names_of_links_too(tmp_path: Path) -> None:
+    page = FILES["OEBPS/text/two.xhtml"].replace('<a id="c">', '<a name="c">')
+    chapters = read_book(write(tmp_path / "sea.epub", FILES | {"OEBPS/text/two.xhtml": page})).chapters
+    assert [chapter.title for chapter in chapters] == ["One: calm", "Two", "Three"]
+
+
 def test_titles_of_epub_2_are_those_of_its_ncx(tmp_path: Path) -> None:
     package = PACKAGE.replace(' properties="nav"', "").replace('<itemref idref="nav"/>', "")
     chapters = read_book(write(tmp_path / "sea.epub", FILES | {"OEBPS/book.opf": package})).chapters
