@@ -12,7 +12,8 @@ from cosyvoice_runtime.audio.levelling import Leveller, make_leveller
 def levelled(chunks: Iterable[AudioChunk], target_lufs: float | None, *, whole: bool) -> Iterator[AudioChunk]:
     """Yield the chunks of one rate at a loudness; None leaves them as they are.
 
-    What is held back comes as one chunk more, and a chunk of which nothing can leave yet is left out.
+    What is held back comes as one chunk more. What chunks tell comes with them, though nothing of them may be
+    able to leave yet.
 
     Args:
         chunks: those of one utterance.
@@ -26,7 +27,8 @@ def levelled(chunks: Iterable[AudioChunk], target_lufs: float | None, *, whole: 
     for chunk in chunks:
         leveller = leveller or make_leveller(chunk.sample_rate, target_lufs, whole=whole)
         last = chunk
-        if len(samples := leveller.push(chunk.samples)):
+        samples = leveller.push(chunk.samples)
+        if len(samples) or chunk.verification is not None:
             yield replace(chunk, samples=samples)
     if leveller is not None:
-        yield replace(last, samples=leveller.finish())
+        yield replace(last, samples=leveller.finish(), verification=None)

@@ -82,7 +82,8 @@ def test_rows_behind_captured_steps_are_what_plain_steps_look_at(networks, posit
     for compute in (text_rows, text_rows_plain):
         rows, on_host = shared_with_host((batch, RING, MOST_TEXT), torch.float16, paged.data.device)
         rows.fill_(2)
-        compute(kept, paged, torch.stack([places, slots]), followed.cuda(), rows, MOST_TEXT)
+        fed = torch.stack([places, slots, torch.ones_like(slots)])
+        compute(kept, paged, fed, followed.cuda(), rows, MOST_TEXT)
         torch.cuda.synchronize()
         found[compute] = torch.from_numpy(on_host).clone()
     for place, slot in enumerate(slots.tolist()):

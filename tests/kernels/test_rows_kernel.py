@@ -25,6 +25,7 @@ from cosyvoice_runtime.lm.torch.device_steps import CapturedPasses
 from cosyvoice_runtime.lm.torch.head_scores import HeadScores
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
+from cosyvoice_runtime.lm.torch.slot_draws import SlotWork
 from making.architecture import TINY
 from small_caches import MAX_LEN, own_slots, shared_pages
 
@@ -71,7 +72,12 @@ def found(cache: KVCache, slots: list[int], positions: list[int]) -> list[list[T
     both = []
     for compute in (text_rows, text_rows_plain):
         rows = torch.full((cache.slots, RING, MOST_TEXT), 2.0, dtype=torch.float16)
-        compute(cache.kept, cache, torch.tensor([positions, slots]), texts, rows, WIDTHS[0])
+        idle, drawn = (
+            torch.tensor([positions, slots, [work] * len(slots)]) for work in (SlotWork.IDLE, SlotWork.DRAW)
+        )
+        compute(cache.kept, cache, idle, texts, rows, WIDTHS[0])
+        assert (rows == 2).all()
+        compute(cache.kept, cache, drawn, texts, rows, WIDTHS[0])
         assert (rows != 2).any(2).sum() == len(slots)
         both.append(
             [

@@ -119,3 +119,41 @@ def test_without_heads_there_are_no_rows(lm, capture):
     found = spoken(BatchDecoder(lm, 4, LONG, capture), PROMPTS, followed=range(4))
     assert all(rows == [] for rows in found.values())
     assert all(generation.tokens for generation in found)
+
+
+@torch.inference_mode()
+def test_a_slot_that_fills_up_a_step_keeps_its_rows(lm):
+    """A sequence with a full cache waits for its last id while another goes on."""
+    decoder = BatchDecoder(lm, 2, LONG, play_back, heads=HEADS)
+    prompt, others = PROMPTS[0], Prompt([1, 2])
+    count = LONG - len(prompt.prompt_text) - len(prompt.prompt_speech) - len(prompt.text) - 1
+    full = SamplingOptions(seed=1, min_tokens=count, max_tokens=count, runaway_span=0)
+    first = decoder.add(prompt, full)
+    rows = decoder.follow(first, prompt.text_positions)
+    for _ in range(5):
+        decoder.step()
+    decoder.add(others, SamplingOptions(seed=2, min_tokens=LONG - 9, max_tokens=LONG - 9, runaway_span=0))
+    while decoder.active:
+        decoder.step()
+    assert len(first.tokens) == count
+    found = rows.take(count)
+    np.testing.assert_allclose(found, expected(lm, prompt, first.tokens), rtol=0, atol=ROUNDING)
+
+
+@torch.inference_mode()
+def test_a_slot_that_has_lost_its_pages_keeps_its_rows(lm):
+    """It is the shortest, which fill up steps, while the row of a later position has its place in memory."""
+    options = SamplingOptions(seed=5, min_tokens=180, max_tokens=180, runaway_span=0)
+    decoder = BatchDecoder(lm, 6, 320, play_back, prefill_batch=4, pool=CachePool(16, 38), heads=HEADS)
+    spoken = []
+    for size in (9, 21, 33, 14):
+        prompt = Prompt([1 + (7 * number + size) % 80 for number in range(size)])
+        generation = decoder.add(prompt, options)
+        spoken.append((prompt, generation, decoder.follow(generation, prompt.text_positions)))
+    while decoder.active:
+        decoder.step()
+    assert decoder.cache_use.evictions > 0
+    for prompt, generation, rows in spoken:
+        np.testing.assert_allclose(
+            rows.take(180), expected(lm, prompt, generation.tokens), rtol=0, atol=ROUNDING
+        )

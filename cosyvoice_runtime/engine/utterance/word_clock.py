@@ -104,6 +104,9 @@ class WordClock:
 
     def method_of(self, first: AudioChunk) -> WordMethod:
         """How words of the first sound are timed, which has not been heard yet."""
+        method = self._methods.get(first.segment - self._first_segment)
+        if method is not None:
+            return method
         return "estimate" if first.rows is None or self._followed is None else "attention"
 
     def hear(self, chunk: AudioChunk) -> list[TimedWord]:

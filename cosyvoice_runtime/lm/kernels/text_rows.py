@@ -9,8 +9,10 @@ from torch import Tensor
 from cosyvoice_runtime.gpu.kernels.launch import launched
 from cosyvoice_runtime.lm.torch.kept_queries import KeptQueries
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.slot_draws import SlotWork
 
 WARPS = 8
+IDLE = tl.constexpr(int(SlotWork.IDLE))
 
 
 @launched
@@ -26,7 +28,8 @@ def _text_rows(
     slot = tl.load(fed + batch + own)
     first = tl.load(texts + 2 * slot)
     end = tl.load(texts + 2 * slot + 1)
-    if first < end:
+    work = tl.load(fed + 2 * batch + own)
+    if (first < end) & (work != IDLE):
         i = tl.arange(0, WIDTH)
         d = tl.arange(0, HEAD_DIM)
         seen = first + i < end

@@ -149,7 +149,7 @@ class Job:
     def send(self) -> None:
         """Give the reader all tokens; an exception means that it wants no more."""
         tokens, self._tokens = self._tokens, []
-        rows = None if self.rows is None else self.rows.take(len(tokens))
+        rows = self.rows.take(len(tokens)) if self.rows is not None and tokens else None
         self._sent += len(tokens)
         self._uncounted = 0
         self._due = self._next_due()

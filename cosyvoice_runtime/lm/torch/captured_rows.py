@@ -25,6 +25,7 @@ from cosyvoice_runtime.lm.generation import Generation
 from cosyvoice_runtime.lm.text_segment import MOST_TEXT
 from cosyvoice_runtime.lm.torch.kept_queries import KeptQueries
 from cosyvoice_runtime.lm.torch.kv_cache import KVCache
+from cosyvoice_runtime.lm.torch.slot_draws import SlotWork
 
 WIDTHS = (64, 128, MOST_TEXT)
 """Text tokens that rows are computed for: enough for the longest text that asks."""
@@ -40,10 +41,11 @@ class ComputeRows(Protocol):
     def __call__(
         self, kept: KeptQueries, cache: KVCache, fed: Tensor, texts: Tensor, rows: Tensor, width: int
     ) -> None:
-        """Write a row for each sequence of the pass that has a text, the mean over the heads.
+        """Write a row for each sequence that the pass draws for and that has a text, the mean over the heads.
 
         Args:
-            fed: int64 ``[2 and more, B]``: positions that the pass fed last, and slots.
+            fed: int64 ``[3, B]``: positions that the pass fed last, slots, and values of `SlotWork`. A slot
+                that is idle fills up the pass: the row of its position may be that of an earlier pass.
             texts: int32 ``[slots, 2]``: first position of each slot's text, and the position behind it, at
                 most ``width`` further on; equal where no row is asked for.
             rows: float16 ``[slots, RING, W]``; the row of a position is at its remainder by `RING`.
@@ -55,8 +57,9 @@ def text_rows_plain(
     kept: KeptQueries, cache: KVCache, fed: Tensor, texts: Tensor, rows: Tensor, width: int
 ) -> None:
     """`ComputeRows` in plain PyTorch."""
-    positions, slots = fed[0], fed[1]
+    positions, slots, work = fed
     first, end = texts[slots].long().T
+    asks = (first < end) & (work != SlotWork.IDLE)
     page, depth = cache.data.shape[4:]
     looked = first[:, None] + torch.arange(width, device=rows.device)
     seen = (looked < end[:, None]) | (looked == first[:, None])  # No row is empty: its softmax were none.
@@ -72,7 +75,7 @@ def text_rows_plain(
     places = slots, positions % RING
     old = rows[places]
     new = torch.cat([(total / len(kept.placed)).to(rows.dtype), old[:, width:]], dim=1)
-    rows[places] = torch.where((first < end)[:, None], new, old)
+    rows[places] = torch.where(asks[:, None], new, old)
 
 
 class CapturedRows:
@@ -93,9 +96,9 @@ class CapturedRows:
         self._followed: dict[int, SlotRows] = {}
         self._width = WIDTHS[0]
         self._passes = 0
-        first = torch.zeros(2, 1, dtype=torch.int64, device=device)
+        none = torch.zeros(3, 1, dtype=torch.int64, device=device)
         for width in WIDTHS:
-            compute(kept, cache, first, self._texts, self._rows, width)
+            compute(kept, cache, none, self._texts, self._rows, width)
 
     def follow(self, sequence: Generation, text: slice) -> SlotRows:
         """Compute rows for a sequence that has a slot and has not been fed yet, until they are closed."""
@@ -126,8 +129,9 @@ class CapturedRows:
             ends: positions of each sequence behind the pass.
         """
         if any(each.rows is not None for each in sequences):
-            fed = [[end - 1 for end in ends], [each.slot for each in sequences]]
-            self._launch(moved(torch.tensor(fed), self._rows.device))
+            slots, work = [each.slot for each in sequences], [int(SlotWork.DRAW)] * len(ends)
+            fed = torch.tensor([[end - 1 for end in ends], slots, work])
+            self._launch(moved(fed, self._rows.device))
 
     def _launch(self, fed: Tensor) -> None:
         if self._changed:
