@@ -69,23 +69,25 @@ class Captions:
         return ", ".join(sorted(self._methods))
 
     def watch(self, text: str, chunks: Iterable[AudioChunk]) -> Iterator[AudioChunk]:
-        """Pass on the chunks of a text, which follows the one before.
+        """Pass on the chunks of a text, which follows the one before, or of its end.
 
         Raises:
             RefusedError: no chunk tells words.
         """
         words: list[TimedWord] = []
-        methods, seconds = set(), 0.0
+        methods, seconds, begins = set(), 0.0, 0
         try:
             with closed(chunks):
                 for chunk in chunks:
                     words += chunk.words
                     methods.add(chunk.words_by)
                     seconds += chunk.seconds
+                    begins = chunk.start_character or begins
                     yield chunk
         finally:
             self._methods |= methods - {""}
-            self._shown += shown_of(text, self._blanked(text), words, self._end_s, self._unit)
+            sent, blanked = text[begins:], self._blanked(text)[begins:]
+            self._shown += shown_of(sent, blanked, words, self._end_s, self._unit)
             self._end_s += seconds
         if methods == {""}:
             raise RefusedError("words were asked for, and the server told none")

@@ -34,8 +34,7 @@ class AudioChunk:
         token_rate: speech tokens of a second at speed 1; alike.
         spoken_tokens: speech tokens that were drawn since the chunk before, and ends of segments, if the
             request asks for them; another server goes on from those of all chunks.
-        words: those that are over by the end of this chunk and were not told before, if the request asks for
-            them.
+        words: some that are over by the end of this chunk, each told once, if the request asks for them.
         words_by: how they are timed, ``attention`` or ``estimate``; empty where the server tells no words.
         verification: with the last chunk of a segment that the request has verified: ``checked``, ``redraws``
             and ``findings``, each with ``kind``, ``text``, and ``start`` and ``end`` in characters.

@@ -181,13 +181,13 @@ def add_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--speed", type=float, help="0.5 to 2")
     group.add_argument("--trim-silence", choices=TRIMS, help="silence left out before, or around the speech")
-    for break_ in ("paragraph", "sentence"):
+    for name, between in (("paragraph", "paragraphs, beside"), ("sentence", "segments, in place of")):
         group.add_argument(
-            f"--{break_}-pause",
-            dest=f"{break_}_pause_s",
+            f"--{name}-pause",
+            dest=f"{name}_pause_s",
             type=float,
             metavar="S",
-            help=f"silence between two {break_}s, 0 to 10 s",
+            help=f"silence between two {between} that of their own, 0 to 10 s",
         )
     group.add_argument(
         "--start-character",

@@ -186,6 +186,8 @@ def found(verification: Mapping[str, Any] | None) -> Iterator[str]:
     """Lines that tell what was found of a segment, and that it was drawn again."""
     if verification is None:
         return
+    if not verification.get("checked", True):
+        yield "not verified: nothing was there to judge by"
     if verification.get("redraws"):
         yield f"drawn again: {verification['redraws']}"
     for each in verification.get("findings", ()):

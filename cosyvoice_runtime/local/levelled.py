@@ -28,7 +28,7 @@ def levelled(chunks: Iterable[AudioChunk], target_lufs: float | None, *, whole: 
         leveller = leveller or make_leveller(chunk.sample_rate, target_lufs, whole=whole)
         last = chunk
         samples = leveller.push(chunk.samples)
-        if len(samples) or chunk.verification is not None:
+        if len(samples) or chunk.finish_reason or chunk.verification is not None:
             yield replace(chunk, samples=samples)
     if leveller is not None:
-        yield replace(last, samples=leveller.finish(), verification=None)
+        yield replace(last, samples=leveller.finish(), finish_reason="", verification=None)

@@ -203,3 +203,18 @@ def test_server_without_words_is_an_error(tmp_path):
 def test_what_looks_like_a_tag_is_no_word(text, left):
     assert len(without_tags(text)) == len(text)
     assert without_tags(text).split() == left.split()
+
+
+def test_captions_begin_where_the_speech_does(tmp_path):
+    text = "The <b>cat</b> sat. The dog ran home. The cat ran."
+    captions = Captions({tmp_path / "a.srt": FILES["srt"][1]}, without_tags)
+    words = [TimedWord(word, at / 2, at / 2 + 0.5) for at, word in enumerate(("The", "cat", "ran."))]
+    sound = np.zeros(1500, np.float32)
+    chunks = [
+        AudioChunk(sound[:500], 0.0, sample_rate=1000, words_by="attention", start_character=37),
+        AudioChunk(sound, 0.0, sample_rate=1000, words=words, words_by="attention"),
+    ]
+    assert text[37:] == " The cat ran."
+    with captions.written():
+        list(captions.watch(text, chunks))
+    assert (tmp_path / "a.srt").read_text().splitlines()[2:] == ["The cat ran."]

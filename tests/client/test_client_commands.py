@@ -18,7 +18,7 @@ import pytest
 import soundfile
 
 from cosyvoice_client import AudioChunk, RefusedError, g711
-from cosyvoice_client.delivery import deliver
+from cosyvoice_client.delivery import deliver, found
 from cosyvoice_client.pcm import pcm16
 from cosyvoice_client.resampler import StreamResampler
 from eventually import eventually
@@ -384,6 +384,12 @@ def test_what_is_found_wrong_is_told(server, tmp_path, program):
     pauses = sent["paragraph_pause_s"], sent["sentence_pause_s"]
     assert (sent["verify"], *pauses) == ("retry", 1.0, 0.25)
     assert command(program, *line, "--quiet").stderr == b""
+
+
+def test_speech_that_nothing_could_judge_is_not_called_right():
+    unknown = {"checked": False, "redraws": 0, "findings": []}
+    assert list(found(unknown)) == ["not verified: nothing was there to judge by"]
+    assert list(found(unknown | {"checked": True})) == list(found(None)) == []
 
 
 def test_speech_begins_at_a_character(server, tmp_path):

@@ -194,7 +194,7 @@ class AudioChunk:
         trimmed_s: seconds of silence left out before and behind the speech, since the chunk before.
         rows, are_spoken: what the speech tokens since the chunk before look at in the segment's text, as
             `TokenGroup` has it, if that is asked for.
-        words: those of the text that are over by its end, if they are asked for.
+        words: words of the text that are over by its end, each told once, if they are asked for.
         words_by: how they are timed; None where nobody asks for them.
         verification: of the segment, on its last chunk; None where it is not checked.
     """
