@@ -79,7 +79,7 @@ def test_a_slot_that_was_followed_tells_nothing_of_the_next_utterance(lm):
 
 @torch.inference_mode()
 def test_more_rows_are_kept_than_memory_has_room_for(lm):
-    """Nobody takes any before the end; a second utterance is shorter, and its rows stay as well."""
+    """Rows that nobody takes before the end stay, also those of a shorter utterance beside them."""
     decoder, count = ahead(lm, 2, 512), 3 * RING + 7
     spoken = [begin(decoder, 1, length, True) for length in (count, 9)]
     run(decoder)

@@ -100,8 +100,11 @@ class CapturedRows:
         for width in WIDTHS:
             compute(kept, cache, none, self._texts, self._rows, width)
 
-    def follow(self, sequence: Generation, text: slice) -> SlotRows:
-        """Compute rows for a sequence that has a slot and has not been fed yet, until they are closed."""
+    def follow(self, sequence: Generation, text: slice) -> SlotRows | None:
+        """Compute rows for a sequence that has a slot and has not been fed yet, until they are closed; none
+        for a text that they have no room for."""
+        if text.stop - text.start > MOST_TEXT:
+            return None
         first = sequence.unfed_prompt - 1  # The last position of the prompt looks for the first token.
         rows = SlotRows(self, self._on_host[sequence.slot], sequence, text, first)
         self._followed[sequence.slot] = rows

@@ -27,7 +27,6 @@ from cosyvoice_runtime.lm.generation import Drawn, Generation
 from cosyvoice_runtime.lm.prefills import Prefill, Prefills, Residents, grouped
 from cosyvoice_runtime.lm.sampling import IntArray
 from cosyvoice_runtime.lm.text_rows import TextRows
-from cosyvoice_runtime.lm.text_segment import MOST_TEXT
 from cosyvoice_runtime.lm.torch.captured_rows import CapturedRows, ComputeRows, text_rows_plain
 from cosyvoice_runtime.lm.torch.kv_cache import CacheView, KVCache, PagedKVCache
 from cosyvoice_runtime.lm.torch.network import SpeechLM
@@ -272,11 +271,7 @@ class DeviceSteps:
         return self._graphs.picks
 
     def follow(self, sequence: Generation, text: slice) -> TextRows | None:
-        return (
-            None
-            if self._rows is None or text.stop - text.start > MOST_TEXT
-            else self._rows.follow(sequence, text)
-        )
+        return None if self._rows is None else self._rows.follow(sequence, text)
 
     def advance(self, running: Sequence[Generation], first: Collection[Hashable] = ()) -> list[Drawn]:
         """Launch all passes that can be, then read those launched before, as `Steps.advance`.
