@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -39,8 +40,7 @@ class SegmentTimes:
     """
 
     def __init__(self, words: Sequence[SpokenWord], text: str, spans: Spans, heads: AlignmentHeads) -> None:
-        ends = [end for _, end in spans]
-        self._places = [(each.word, *places(each, text, spans, ends)) for each in words]
+        self._places = [(each.word, *places(each, text, spans)) for each in words]
         self._lengths = [letters(text[start:end]) for start, end in spans]
         self._path = TextPath(self._lengths, heads.rows_per_letter)
         self._heads = heads
@@ -103,18 +103,14 @@ def between(values: Sequence[float], place: float) -> float:
     return float(values[first] + (following - values[first]) * max(place - first, 0.0))
 
 
-def places(word: SpokenWord, text: str, spans: Spans, ends: Sequence[int]) -> tuple[float, float]:
-    """Beginning and end of a word among text tokens, in tokens; parts of one by its characters.
-
-    Args:
-        ends: of the spans.
-    """
-    return _place(word.start, text, spans, ends), _place(word.end, text, spans, ends)
+def places(word: SpokenWord, text: str, spans: Spans) -> tuple[float, float]:
+    """Beginning and end of a word among text tokens, in tokens; parts of one by its characters."""
+    return _place(word.start, text, spans), _place(word.end, text, spans)
 
 
-def _place(character: int, text: str, spans: Spans, ends: Sequence[int]) -> float:
-    number = bisect_right(ends, character)
-    if number == len(ends):
+def _place(character: int, text: str, spans: Spans) -> float:
+    number = bisect_right(spans, character, key=itemgetter(1))
+    if number == len(spans):
         return float(number)
     start, end = spans[number]
     said = start + len(text[start:end]) - len(text[start:end].lstrip())
